@@ -1,0 +1,175 @@
+"""What a check is: a pure function from the facts of one process on one host to outcomes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from distdoctor.env.facts.all import EnvFacts
+from distdoctor.env.facts.base import Section, Unread
+from distdoctor.report.model import (
+    Action,
+    CheckResult,
+    CheckState,
+    Confidence,
+    Evidence,
+    Fault,
+    Finding,
+    Scope,
+    Severity,
+    SkipCause,
+    Skipped,
+)
+
+WHOLE_HOST = Scope()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passed:
+    """Looked at, and nothing wrong; `detail` says what was seen."""
+
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotApplicable:
+    """The thing is known to be absent: no GPU here, no RDMA device here."""
+
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotSeen:
+    """May exist, but could not be read."""
+
+    unread: Unread
+    what: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Something wrong. The check's own id, severity and so on are filled in by `run_check`."""
+
+    title: str
+    evidence: tuple[Evidence, ...]
+    explanation: str
+    actions: tuple[Action, ...]
+    severity: Severity
+    confidence: Confidence = Confidence.HIGH
+    key: str = ""
+    """Distinguishes two findings of one check (a variable's name, a GPU's PCI address); never a host."""
+    scope: Scope = WHOLE_HOST
+    cause_class: str | None = None
+    fault: Fault = Fault.UNKNOWN
+
+
+Outcome = Passed | NotApplicable | NotSeen | Found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One topic, one file, one line in the tuple, one docs page (docs/checks/<id>.md)."""
+
+    id: str
+    title: str
+    """What is looked at, as a noun phrase: "size of /dev/shm"."""
+    run: Callable[[EnvFacts], Sequence[Outcome]]
+    preflight: bool = False
+    """May run in a prolog: no torch, no root, no CUDA context."""
+    essential: bool = False
+    """When it cannot be done the verdict is unknown rather than ok."""
+
+
+def missing(facts: EnvFacts, path: str, *, what: str = "") -> NotSeen:
+    """The outcome for a fact that is None: `missing(facts, "process.shm_total_bytes")`.
+
+    Takes the reason from beside the fact; a whole section that is absent was not asked for or is not in
+    the evidence given.
+    """
+    section_name, _, field = path.partition(".")
+    section = getattr(facts, section_name)
+    if isinstance(section, Section) and field in section.unread:
+        return NotSeen(unread=section.unread[field], what=what)
+    if section_name in facts.unread:
+        return NotSeen(unread=facts.unread[section_name], what=what)
+    if facts.is_live:
+        return NotSeen(
+            unread=Unread(cause=SkipCause.NOT_ASKED, reason=f"{path} was not collected"), what=what
+        )
+    return NotSeen(
+        unread=Unread(cause=SkipCause.NOT_IN_EVIDENCE, reason=f"{facts.origin} does not show it"), what=what
+    )
+
+
+def run_check(check: Check, facts: EnvFacts) -> tuple[list[Finding], list[Skipped], CheckResult]:
+    """Run one check; its outcomes as findings and skips, and its one line.
+
+    A check that found something is `found` even if part of it was skipped; all skipped is `skipped`; some
+    passed and some skipped is `passed` with the skips listed beside it.
+    """
+    outcomes = check.run(facts)
+    if not outcomes:
+        raise AssertionError(f"check {check.id} returned no outcome")
+    hosts = (facts.host_name,) if facts.host_name else ()
+    findings = [_finding(check, facts, each) for each in outcomes if isinstance(each, Found)]
+    skipped = [_skip(check, hosts, each) for each in outcomes if isinstance(each, NotSeen)]
+    details = [each.detail for each in outcomes if isinstance(each, Passed | NotApplicable)]
+    if findings:
+        state, detail = CheckState.FOUND, findings[0].title
+    elif any(isinstance(each, Passed) for each in outcomes):
+        state, detail = CheckState.PASSED, "; ".join(details)
+    elif skipped:
+        state, detail = CheckState.SKIPPED, skipped[0].reason
+    else:
+        state, detail = CheckState.NOT_APPLICABLE, "; ".join(details)
+    return (
+        findings,
+        skipped,
+        CheckResult(id=check.id, title=check.title, state=state, detail=detail, hosts=hosts),
+    )
+
+
+def run_checks(
+    checks: Iterable[Check], facts: EnvFacts
+) -> tuple[list[Finding], list[Skipped], list[CheckResult]]:
+    """All findings, skips and one-liners of `checks` over one process' facts, in the tuple's order."""
+    findings: list[Finding] = []
+    skips: list[Skipped] = []
+    results: list[CheckResult] = []
+    for check in checks:
+        found, skipped, result = run_check(check, facts)
+        findings += found
+        skips += skipped
+        results.append(result)
+    return findings, skips, results
+
+
+def _finding(check: Check, facts: EnvFacts, found: Found) -> Finding:
+    scope = found.scope
+    if facts.host_name and not scope.hosts:
+        scope = Scope(ranks=scope.ranks, hosts=(facts.host_name,), gpus=scope.gpus, links=scope.links)
+    return Finding(
+        id=check.id,
+        severity=found.severity,
+        confidence=found.confidence,
+        title=found.title,
+        fingerprint=f"{check.id}:{found.key}" if found.key else check.id,
+        evidence=found.evidence,
+        explanation=found.explanation,
+        actions=found.actions,
+        scope=scope,
+        cause_class=found.cause_class,
+        fault=found.fault,
+    )
+
+
+def _skip(check: Check, hosts: tuple[str, ...], outcome: NotSeen) -> Skipped:
+    return Skipped(
+        id=check.id,
+        what=outcome.what or check.title,
+        cause=outcome.unread.cause,
+        reason=outcome.unread.reason,
+        how=outcome.unread.how,
+        hosts=hosts,
+        essential=check.essential,
+    )

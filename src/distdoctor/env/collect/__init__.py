@@ -1,0 +1,1 @@
+"""Collectors: they ask the machine and give facts. They decide nothing."""

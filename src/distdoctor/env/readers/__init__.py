@@ -1,0 +1,1 @@
+"""Readers: they give the same facts from text that people paste into tickets."""

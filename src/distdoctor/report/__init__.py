@@ -1,0 +1,1 @@
+"""The report: one model, its codec, its renderers. Knows nothing of any diagnosis."""

@@ -1,0 +1,43 @@
+"""Numbers with units as people read them. GiB is 2^30 bytes (as torch prints), GB/s is 10^9 (as nccl-tests)."""
+
+from __future__ import annotations
+
+KIB = 1 << 10
+MIB = 1 << 20
+GIB = 1 << 30
+
+
+def format_bytes(num_bytes: int | float) -> str:
+    """`num_bytes` in the largest binary unit that keeps it at or above 1: '64 MiB', '1.5 GiB'."""
+    value = float(num_bytes)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(value) < 1024 or unit == "TiB":
+            break
+        value /= 1024
+    text = f"{value:.1f}".removesuffix(".0") if abs(value) < 100 else f"{value:.0f}"
+    return f"{text} {unit}"
+
+
+def format_seconds(seconds: float) -> str:
+    """`seconds` in the unit a person would say: '35 ms', '1.5 s', '12 min', '3.2 h'."""
+    if abs(seconds) < 1:
+        return f"{seconds * 1e3:.0f} ms"
+    if abs(seconds) < 120:
+        return f"{seconds:.1f}".removesuffix(".0") + " s"
+    if abs(seconds) < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+def fold_ints(numbers: list[int] | tuple[int, ...]) -> str:
+    """Integers as sorted ranges: `0-3,8,10-11`. Empty input gives an empty string."""
+    parts: list[str] = []
+    ordered = sorted(set(numbers))
+    start = 0
+    for index in range(1, len(ordered) + 1):
+        if index < len(ordered) and ordered[index] == ordered[index - 1] + 1:
+            continue
+        first, last = ordered[start], ordered[index - 1]
+        parts.append(f"{first}" if first == last else f"{first}-{last}")
+        start = index
+    return ",".join(parts)
