@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from distdoctor.env.facts.all import EnvFacts
 from distdoctor.env.facts.base import Section, Unread
 from distdoctor.report.model import (
@@ -111,7 +113,7 @@ def run_check(check: Check, facts: EnvFacts) -> tuple[list[Finding], list[Skippe
     if not outcomes:
         raise AssertionError(f"check {check.id} returned no outcome")
     hosts = (facts.host_name,) if facts.host_name else ()
-    findings = [_finding(check, facts, each) for each in outcomes if isinstance(each, Found)]
+    findings = [_on_host(finding_of(check.id, each), hosts) for each in outcomes if isinstance(each, Found)]
     skipped = [_skip(check, hosts, each) for each in outcomes if isinstance(each, NotSeen)]
     details = [each.detail for each in outcomes if isinstance(each, Passed | NotApplicable)]
     if findings:
@@ -144,23 +146,28 @@ def run_checks(
     return findings, skips, results
 
 
-def _finding(check: Check, facts: EnvFacts, found: Found) -> Finding:
-    scope = found.scope
-    if facts.host_name and not scope.hosts:
-        scope = Scope(ranks=scope.ranks, hosts=(facts.host_name,), gpus=scope.gpus, links=scope.links)
+def finding_of(check_id: str, found: Found) -> Finding:
+    """What a check found, as the report keeps it."""
     return Finding(
-        id=check.id,
+        id=check_id,
         severity=found.severity,
         confidence=found.confidence,
         title=found.title,
-        fingerprint=f"{check.id}:{found.key}" if found.key else check.id,
+        fingerprint=f"{check_id}:{found.key}" if found.key else check_id,
         evidence=found.evidence,
         explanation=found.explanation,
         actions=found.actions,
-        scope=scope,
+        scope=found.scope,
         cause_class=found.cause_class,
         fault=found.fault,
     )
+
+
+def _on_host(finding: Finding, hosts: tuple[str, ...]) -> Finding:
+    """The finding with its host, unless the check named hosts itself."""
+    if finding.scope.hosts or not hosts:
+        return finding
+    return replace(finding, scope=replace(finding.scope, hosts=hosts))
 
 
 def _skip(check: Check, hosts: tuple[str, ...], outcome: NotSeen) -> Skipped:
