@@ -64,11 +64,15 @@ class World:
 
         Raises FileNotFoundError, PermissionError, OSError; ValueError above 4 MiB.
         """
+        return self.read_bytes(path).decode("utf-8", "replace")
+
+    def read_bytes(self, path: str) -> bytes:
+        """Content of a small binary file (PCI configuration space). Raises as `read_text`."""
         with self.path(path).open("rb") as stream:
             data = stream.read(MAX_FILE_BYTES + 1)
         if len(data) > MAX_FILE_BYTES:
             raise ValueError(f"{path} is larger than {MAX_FILE_BYTES >> 20} MiB")
-        return data.decode("utf-8", "replace")
+        return data
 
     def read_line(self, path: str) -> str:
         """The first line of a small file, stripped. Raises as `read_text`."""
@@ -88,6 +92,17 @@ class World:
             return self.read_text(self.proc(name))
         data = Path(self.proc(name)).read_bytes()[: MAX_FILE_BYTES + 1]
         return data.decode("utf-8", "replace")
+
+    def readlink_proc(self, name: str) -> str:
+        """Where the link /proc/<pid>/<name> points: `readlink_proc("ns/pid")`. Raises OSError."""
+        if self.pid == "self" or not str(self.root).startswith("/proc/"):
+            return self.readlink(self.proc(name))
+        return os.readlink(self.proc(name))  # noqa: PTH115 - the raw text is the fact
+
+    @property
+    def is_this_machine(self) -> bool:
+        """True when system calls of ours (uname, adjtimex) speak of this world too: not a copied tree."""
+        return self.root == Path("/") or str(self.root).startswith("/proc/")
 
     def exists(self, path: str) -> bool:
         """True when `path` is there; False also when it may not be looked at."""
