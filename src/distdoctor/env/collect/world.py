@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from distdoctor.env.collect.addresses import addresses_from_proc, own_addresses
+from distdoctor.env.collect.resolve import resolve_in_time
 from distdoctor.env.facts.base import UnreadError
+from distdoctor.env.facts.network import Address
 from distdoctor.report.model import SkipCause
 
 # Files under /proc and /sys that we read are far smaller; logs are read by their own reader.
@@ -124,6 +128,60 @@ class World:
         """(total bytes, free bytes) of the file system that holds `path`. Raises OSError."""
         result = os.statvfs(self.path(path))
         return result.f_blocks * result.f_frsize, result.f_bavail * result.f_frsize
+
+    def shares_namespace(self, kind: str) -> bool:
+        """True when the process asked about is in our own namespace of this kind ("net", "uts", "mnt").
+
+        Raises OSError when /proc/<pid>/ns may not be looked at.
+        """
+        if self.pid == "self":
+            return True
+        return os.readlink(f"/proc/self/ns/{kind}") == os.readlink(f"/proc/{self.pid}/ns/{kind}")  # noqa: PTH115
+
+    def interface_addresses(self) -> Mapping[str, Sequence[Address]]:
+        """Addresses by interface name, in the kernel's order.
+
+        Raises OSError, ValueError. In another network namespace they come from /proc/<pid>/net.
+        """
+        if self.shares_namespace("net"):
+            return own_addresses()
+        return addresses_from_proc(
+            fib_trie=self.read_proc("net/fib_trie"),
+            route=self.read_proc("net/route"),
+            if_inet6=self.read_proc("net/if_inet6"),
+        )
+
+    def host_name(self) -> str:
+        """What gethostname() gives to the process asked about. Raises OSError, UnreadError."""
+        if not self.shares_namespace("uts"):
+            raise UnreadError(
+                SkipCause.IN_CONTAINER, "the process has a host name of its own (UTS namespace)"
+            )
+        return socket.gethostname()
+
+    def resolve(self, name: str, *, timeout_s: float) -> tuple[str, ...]:
+        """Addresses of a host name in the resolver's order; empty when it has none.
+
+        Raises UnreadError when the resolver does not answer in time, or when the process asked about has
+        its own hosts file and resolver.
+        """
+        if not (self.shares_namespace("mnt") and self.shares_namespace("net")):
+            raise UnreadError(SkipCause.IN_CONTAINER, "the process resolves names in a container of its own")
+        return resolve_in_time(name, timeout_s)
+
+    def open_device(self, path: str) -> None:
+        """Open a device node for reading and writing and close it again. Raises OSError, UnreadError."""
+        if self.pid != "self":
+            raise UnreadError(
+                SkipCause.IN_CONTAINER,
+                "only the job's own process can tell what it may open",
+                how="run inside the job",
+            )
+        os.close(os.open(self.path(path), os.O_RDWR | os.O_CLOEXEC))
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass between two samples."""
+        time.sleep(seconds)
 
     def find_tool(self, name: str) -> str | None:
         """Full path of a tool in the folders that we trust, or None."""

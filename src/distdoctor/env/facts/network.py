@@ -36,6 +36,18 @@ class Interface(Section):
     rx_errors: int | None = None
     tx_errors: int | None = None
     rx_dropped: int | None = None
+    rx_packets: int | None = None
+    pci: str | None = None
+    master: str | None = None
+    """The bond or bridge that it belongs to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """One network that the routing table reaches; "0.0.0.0/0" or "::/0" is the default route."""
+
+    network: str
+    interface: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +96,10 @@ class RdmaPort(Section):
     """"uverbs3"."""
     openable: bool | None = None
     """Could this process open /dev/infiniband/<uverbs>?"""
+    open_error: str | None = None
+    """Why not, in the system's words."""
+    active_mtu: int | None = None
+    """Bytes, as ibv_devinfo prints; sysfs does not have it."""
     is_efa: bool | None = None
     is_virtual_function: bool | None = None
 
@@ -102,7 +118,21 @@ class NetworkFacts(Section):
     dmabuf_possible: bool | None = None
     """Kernel ≥ 5.12 and the open NVIDIA kernel module."""
     hostname_resolves_to: tuple[str, ...] | None = None
+    """Addresses of the own name, in the resolver's order. None: not asked; empty: it does not resolve."""
     ipv6_only: bool | None = None
     memory_peers: tuple[str, ...] | None = None
     """Names under /sys/kernel/mm/memory_peers."""
     libibverbs_path: str | None = None
+    """The libibverbs.so.1 that NCCL would load; "" when none was found."""
+    hostname: str | None = None
+    """What gethostname() gives, which is the name that Gloo resolves."""
+    master_addr_resolves_to: tuple[str, ...] | None = None
+    """None: not asked; empty: the name does not resolve."""
+    routes: tuple[Route, ...] | None = None
+    rdma_class_visible: bool | None = None
+    """/sys/class/infiniband shows at least one device."""
+    rdma_device_nodes: tuple[str, ...] | None = None
+    """Names under /dev/infiniband; empty: the folder is not there."""
+    pci_paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """PCI address of a GPU or RDMA device → bridges above it from the root, then itself."""
+    pci_numa_nodes: Mapping[str, int] = field(default_factory=dict)
