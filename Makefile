@@ -1,0 +1,46 @@
+# `make demo` shows the product on this machine, `make test` runs everything, `make lint` reads the code.
+# Both make their own .venv. torch comes in its own pip call: TORCH=... chooses another one.
+
+PYTHON ?= python3
+TORCH ?= torch==2.13.0
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+DEMO := build/demo
+
+.PHONY: demo test lint format env clean
+
+env: $(VENV)/.ready
+
+$(VENV)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install "$(TORCH)"
+	$(PIP) install -e ".[dev]"
+	touch $@
+
+demo: env
+	@rm -rf $(DEMO) && mkdir -p $(DEMO)
+	@echo "== this machine: distdoctor env"
+	$(BIN)/distdoctor env -o $(DEMO)/host.md -o $(DEMO)/host.html -o $(DEMO)/host.json -o $(DEMO)/host.txt
+	@echo
+	@echo "== 4 ranks, one of them with another NCCL_ALGO: torchrun ... distdoctor env"
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m torch.distributed.run --standalone --nproc-per-node 4 \
+	  --no-python tests/wrap.sh distdoctor env \
+	  -o $(DEMO)/job.md -o $(DEMO)/job.html -o $(DEMO)/job.json -o $(DEMO)/job.txt
+	@echo
+	@ls -l $(DEMO)
+
+test: lint
+	bash scripts/run_tests.sh $(BIN)
+
+lint: env
+	$(BIN)/ruff format --check src tests benchmarks scripts
+	$(BIN)/ruff check src tests benchmarks scripts
+	$(BIN)/mypy
+
+format: env
+	$(BIN)/ruff format src tests benchmarks scripts
+	$(BIN)/ruff check --fix src tests benchmarks scripts
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,51 @@
+"""Entry point: errors that a user can mend become one line and an exit code; everything else is a bug."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from distdoctor import __version__
+from distdoctor.errors import DistdoctorError
+from distdoctor.exit_codes import ExitCode
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    from distdoctor.ranks.quiet import silence_other_ranks
+
+    argv = sys.argv[1:]
+    silence_other_ranks(os.environ)
+    if argv in (["--version"], ["-V"]):
+        print(f"distdoctor {__version__}")
+        sys.exit(ExitCode.OK)
+    sys.exit(run(argv))
+
+
+def run(argv: Sequence[str]) -> int:
+    """The exit code of one command line; prints one line for an error, a short notice for a bug."""
+    from distdoctor.cli.failure import report_failure
+    from distdoctor.cli.main import run_app
+
+    try:
+        return run_app(argv)
+    except DistdoctorError as error:
+        report_failure(argv, error)
+        return int(error.exit_code)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return int(ExitCode.INTERRUPTED)
+    except BrokenPipeError:
+        # The reader has gone (`| head`); nothing is left to say, also not at interpreter shutdown.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return int(ExitCode.OK)
+    except Exception as error:
+        if os.environ.get("DISTDOCTOR_DEBUG"):
+            raise
+        report_failure(argv, error)
+        return int(ExitCode.BUG)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""How a failure looks: one clear line on stderr; with `--format json` a report on stdout as well."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from itertools import pairwise
+
+from distdoctor.errors import DistdoctorError
+
+
+def report_failure(argv: Sequence[str], error: Exception) -> None:
+    """Say what is wrong and what to do. Under `--format json` stdout stays JSON, also now."""
+    from distdoctor.report.seal import visible
+
+    if isinstance(error, DistdoctorError):
+        print(f"error: {visible(error.message)}", file=sys.stderr)
+        if error.hint:
+            print(f"hint: {visible(error.hint)}", file=sys.stderr)
+    else:
+        where = _innermost(error)
+        print(
+            f"error: a bug in distdoctor: {type(error).__name__}: {visible(str(error))} ({where})",
+            file=sys.stderr,
+        )
+        print("hint: set DISTDOCTOR_DEBUG=1 for the traceback and attach it to a bug report", file=sys.stderr)
+    if wants_json(argv):
+        from distdoctor.cli.output import failure_report
+        from distdoctor.report.codec import encode
+
+        command = next((word for word in argv if not word.startswith("-")), "")
+        sys.stdout.write(encode(failure_report(command, error)).decode() + "\n")
+        sys.stdout.flush()
+
+
+def wants_json(argv: Sequence[str]) -> bool:
+    """True when the command line asks for JSON on stdout; looked up without parsing, for failures of parsing too."""
+    return "--format=json" in argv or any(
+        word == "--format" and following == "json" for word, following in pairwise(argv)
+    )
+
+
+def _innermost(error: Exception) -> str:
+    trace = error.__traceback__
+    where = "unknown place"
+    while trace is not None:
+        where = f"{trace.tb_frame.f_code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return where

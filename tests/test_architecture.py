@@ -1,0 +1,160 @@
+"""The house holds: who may import whom, what runs untrusted text, and what every check brings along."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "distdoctor"
+FILES = sorted(SOURCE.rglob("*.py"))
+
+# Rooms that hold a diagnosis. They do not know one another; new ones are added here as they are built.
+CAPABILITIES = ("env", "nccl_bench", "oom", "straggler", "hang")
+
+SHARED = ("report", "ranks", "units", "errors", "exit_codes", "evidence", "pasted", "nvml", "torch_private")
+
+# Run inside a child process by path, and may use what the child's interpreter has.
+CHILD_SCRIPTS = {"env/collect/torch_probe_child.py"}
+
+# Commands that measure import torch in their own process; nothing else does.
+MEASURING = {"torch_private.py"}
+
+
+def imports_of(path: Path, *, top_level_only: bool = False) -> Iterator[str]:
+    """Dotted names that a file imports, at any depth or at module level only."""
+    tree = ast.parse(path.read_text())
+    nodes = tree.body if top_level_only else ast.walk(tree)
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+
+
+def room_of(path: Path) -> str:
+    relative = path.relative_to(SOURCE)
+    return relative.parts[0].removesuffix(".py")
+
+
+def relative_name(path: Path) -> str:
+    return path.relative_to(SOURCE).as_posix()
+
+
+@pytest.mark.parametrize("path", FILES, ids=relative_name)
+def test_imports_point_inwards(path: Path) -> None:
+    room = room_of(path)
+    for name in imports_of(path):
+        if not name.startswith("distdoctor."):
+            continue
+        target = name.split(".")[1]
+        if room not in ("cli", "__main__"):
+            assert target != "cli", f"{relative_name(path)} imports {name}: nobody imports cli"
+        if room in CAPABILITIES:
+            assert target == room or target not in CAPABILITIES, f"{relative_name(path)} imports {name}"
+        if room in ("report", "ranks"):
+            assert target in SHARED, f"{relative_name(path)} imports {name}: {room} knows no capability"
+
+
+@pytest.mark.parametrize("path", FILES, ids=relative_name)
+def test_torch_is_imported_only_where_it_may_be(path: Path) -> None:
+    if relative_name(path) in CHILD_SCRIPTS | MEASURING:
+        return
+    for name in imports_of(path):
+        assert name.split(".")[0] != "torch", f"{relative_name(path)} imports torch"
+
+
+def test_only_one_module_imports_pynvml() -> None:
+    importers = {relative_name(path) for path in FILES if "pynvml" in imports_of(path)}
+    assert importers == {"nvml.py"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=relative_name)
+def test_heavy_modules_are_not_imported_at_module_level(path: Path) -> None:
+    """`--help` and prologs pay for what is imported at the top."""
+    for name in imports_of(path, top_level_only=True):
+        assert name.split(".")[0] not in {"numpy", "pynvml", "jinja2", "pydantic", "yaml", "torch"}, name
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if "checks" in path.parts], ids=relative_name)
+def test_checks_do_not_touch_the_world(path: Path) -> None:
+    """A check is a pure function: no files, processes, clocks or environment."""
+    forbidden = {"os", "subprocess", "socket", "psutil", "pathlib", "time", "shutil"}
+    assert not forbidden & {name.split(".")[0] for name in imports_of(path)}
+    assert not any(name.startswith("distdoctor.env.collect") for name in imports_of(path))
+
+
+FORBIDDEN_CALLS = {
+    ("eval",): "eval runs what text says",
+    ("exec",): "exec runs what text says",
+    ("pickle", "load"): "a pickle runs what it says",
+    ("pickle", "loads"): "a pickle runs what it says",
+    ("torch", "load"): "torch.load unpickles",
+    ("yaml", "load"): "yaml.load constructs objects; use safe_load",
+    ("os", "system"): "a shell reads text as commands",
+    ("os", "popen"): "a shell reads text as commands",
+    ("dist", "all_gather_object"): "object collectives unpickle what a peer sends",
+    ("dist", "gather_object"): "object collectives unpickle what a peer sends",
+    ("dist", "broadcast_object_list"): "object collectives unpickle what a peer sends",
+}
+
+
+def dotted(node: ast.expr) -> tuple[str, ...]:
+    if isinstance(node, ast.Name):
+        return (node.id,)
+    if isinstance(node, ast.Attribute):
+        return (*dotted(node.value), node.attr)
+    return ()
+
+
+def forbidden_calls(tree: ast.AST) -> list[str]:
+    """What promise 10 of docs/design.md forbids, found in a syntax tree."""
+    found = []
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        name = dotted(node.func)
+        for forbidden, why in FORBIDDEN_CALLS.items():
+            if name[-len(forbidden) :] == forbidden and (len(forbidden) > 1 or len(name) == 1):
+                found.append(f"line {node.lineno}: {'.'.join(name)}: {why}")
+        for keyword in node.keywords:
+            if keyword.arg == "shell" and getattr(keyword.value, "value", True) is not False:
+                found.append(f"line {node.lineno}: shell={ast.unparse(keyword.value)}")
+        if name and name[-1].endswith("_object") and "gather" in name[-1]:
+            found.append(f"line {node.lineno}: {'.'.join(name)}")
+    return found
+
+
+@pytest.mark.parametrize("path", FILES, ids=relative_name)
+def test_nothing_runs_what_evidence_says(path: Path) -> None:
+    assert forbidden_calls(ast.parse(path.read_text())) == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "eval(text)",
+        "import pickle; pickle.loads(data)",
+        "subprocess.run(command, shell=True)",
+        "torch.load(path)",
+        "yaml.load(stream)",
+        "torch.distributed.all_gather_object(out, value)",
+        "os.system(command)",
+    ],
+)
+def test_the_lint_sees_what_is_forbidden(code: str) -> None:
+    assert forbidden_calls(ast.parse(code))
+
+
+def test_every_check_has_its_page_and_every_page_its_check() -> None:
+    from distdoctor.env.checks.all import ENV_CHECKS
+    from distdoctor.env.checks.job import JOB_CHECKS
+    from distdoctor.env.expect import BASELINE_ID, EXPECTED_ID
+
+    ids = [check.id for check in ENV_CHECKS] + [check.id for check in JOB_CHECKS]
+    assert len(ids) == len(set(ids)), "two checks share an id"
+    others = {EXPECTED_ID, BASELINE_ID, "rank-missing", "host-missing", "compare-differs"}
+    pages = {path.stem for path in (SOURCE.parents[1] / "docs" / "checks").glob("*.md")} - {"README"}
+    assert pages == set(ids) | others
