@@ -1,0 +1,335 @@
+"""How a file given as evidence becomes text: bounded, decoded, and with one clear line when it cannot be.
+
+Evidence is untrusted and may be anything: a 2 GB log, a gzip bomb, a core file, UTF-16 from PowerShell, a log
+with a run of NUL bytes from a power cut.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import stat
+import sys
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from distdoctor.errors import InputError
+from distdoctor.report.model import InputFile
+from distdoctor.units import MIB, format_bytes
+
+STDIN = "-"
+
+# Whole files up to this size get a checksum; beyond it reading everything would cost more than it tells.
+MAX_HASHED_BYTES = 64 * MIB
+
+# Of a longer text we keep this much of its start and of its end. Our own choice: incidents are at the end,
+# versions and set-up at the start, and 2 x 16 MiB of text is read in about a second.
+KEEP_BYTES = 16 * MIB
+
+# A gzip file may unpack to a thousand times its size; beyond this we stop and say so. Our own choice.
+MAX_UNPACKED_BYTES = 1024 * MIB
+
+# Longer lines are cut: no tool that we read prints them, and a regular expression must not meet them.
+MAX_LINE_CHARACTERS = 16_384
+
+# A folder given as evidence is walked down to this many files. Our own choice.
+MAX_FILES = 5000
+
+# More NUL bytes, or other control characters, than this share of the sample is no text. Logs that a power cut
+# tore hold runs of NUL, so NUL alone does not decide until it dominates.
+MAX_NUL_SHARE = 0.5
+MAX_CONTROL_SHARE = 0.1
+SAMPLE_BYTES = 64 * 1024
+
+_CHUNK_BYTES = MIB
+
+# First bytes of formats that are no text, with what to do about them.
+_PACKED = (
+    (b"\xfd7zXZ\x00", "compressed with xz", "unpack it first: `xz -d FILE`"),
+    (b"BZh", "compressed with bzip2", "unpack it first: `bzip2 -d FILE`"),
+    (b"\x28\xb5\x2f\xfd", "compressed with zstd", "unpack it first: `zstd -d FILE`"),
+    (b"PK\x03\x04", "a zip archive", "unpack it first and give the folder"),
+    (b"\x7fELF", "an ELF binary or core file", None),
+    (b"%PDF-", "a PDF", "copy its text into a file"),
+    (b"\x89PNG", "an image", "paste the text instead of a screenshot"),
+    (b"\xff\xd8\xff", "an image", "paste the text instead of a screenshot"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceText:
+    """Text of one file. `left_out_bytes` in its middle were not kept; `note` says so in words."""
+
+    path: str
+    text: str
+    num_bytes: int | None
+    """Size on disk; None for a pipe that was not read to its end."""
+    sha256: str | None
+    left_out_bytes: int = 0
+    note: str | None = None
+
+    def input_file(self, kind: str) -> InputFile:
+        """What a report says about this file once its kind is known."""
+        return InputFile(
+            path=self.path, kind=kind, bytes=self.num_bytes, sha256=self.sha256, why_not=self.note
+        )
+
+
+def find_files(paths: Sequence[str]) -> list[str]:
+    """The files that `paths` stand for: files as given, folders walked (sorted, links not followed), `-` kept.
+
+    Raises InputError for a path that is not there or cannot be listed, for an empty folder, and when there are
+    more than `MAX_FILES` files.
+    """
+    files: list[str] = []
+    for path in paths:
+        if path != STDIN and Path(path).is_dir():
+            inside = _walk(Path(path))
+            if not inside:
+                raise InputError(f"no files in folder `{path}`")
+            files += inside
+        else:
+            files.append(path)
+    if len(files) > MAX_FILES:
+        raise InputError(f"{len(files)} files are more than {MAX_FILES}", hint="give the folders that matter")
+    return files
+
+
+def read_head(path: str, *, max_bytes: int = SAMPLE_BYTES) -> bytes:
+    """The first bytes of a file, unpacked when it is gzip: enough to tell what it is. Raises InputError.
+
+    Not for `-`: what was read from a pipe is gone for the next reader.
+    """
+    with _open(path) as stream:
+        data = _guarded_read(stream, path, max_bytes)
+    if data[:2] == b"\x1f\x8b":
+        data = _unpack_head(data, max_bytes)
+    return data
+
+
+def read_evidence(path: str, *, keep_bytes: int = KEEP_BYTES) -> EvidenceText:
+    """Text of `path` (or of standard input for `-`), decoded, at most 2 x `keep_bytes` of it.
+
+    gzip is unpacked. Raises InputError with one line when the file is missing, unreadable, empty, or no text.
+    """
+    if path == STDIN:
+        return _text_of(STDIN, _head_and_tail(_chunks(sys.stdin.buffer, path), keep_bytes))
+    with _open(path) as stream:
+        size = _size(stream)
+        magic = _guarded_read(stream, path, 8)
+        _refuse_packed(path, magic)
+        sha256 = None
+        if size is not None:
+            stream.seek(0)
+            if size <= MAX_HASHED_BYTES:
+                sha256 = _digest(stream)
+                stream.seek(0)
+            magic = b""
+        if size is not None and _guarded_read(stream, path, 2) == b"\x1f\x8b":
+            stream.seek(0)
+            ends = _head_and_tail(_unpacked(_chunks(stream, path), path), keep_bytes)
+        elif size is not None:
+            ends = _ends_of_file(stream, size, keep_bytes)
+        else:
+            ends = _head_and_tail(_chunks(stream, path, magic), keep_bytes)
+    return _text_of(path, ends, size, sha256)
+
+
+def decode(data: bytes) -> str:
+    """Bytes as text: byte order marks obeyed, UTF-16 without one recognised, UTF-8 otherwise; never raises."""
+    if data[:3] == b"\xef\xbb\xbf":
+        return data[3:].decode("utf-8", "replace")
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return data.decode("utf-16", "replace")
+    wide = _utf16_without_mark(data[:SAMPLE_BYTES])
+    if wide is not None:
+        return data.decode(wide, "replace")
+    return data.decode("utf-8", "replace")
+
+
+def looks_binary(data: bytes) -> bool:
+    """True when a sample of `data` holds more control bytes than any text would; UTF-16 is text."""
+    sample = data[:SAMPLE_BYTES]
+    if not sample or sample[:2] in (b"\xff\xfe", b"\xfe\xff") or _utf16_without_mark(sample):
+        return False
+    nul = sample.count(0)
+    control = sum(byte < 32 and byte not in b"\t\n\r\x0b\x0c\x1b\x08\x00" for byte in sample)
+    text = decode(sample)
+    undecodable = text.count("\ufffd")
+    return (
+        nul > MAX_NUL_SHARE * len(sample)
+        or control > MAX_CONTROL_SHARE * len(sample)
+        or undecodable > 2 * MAX_CONTROL_SHARE * len(text)
+    )
+
+
+def _digest(stream: BinaryIO) -> str:
+    digest = hashlib.sha256()
+    while chunk := stream.read(_CHUNK_BYTES):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _walk(folder: Path) -> list[str]:
+    found: list[str] = []
+    for parent, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names):
+            file = Path(parent) / name
+            if not name.startswith(".") and file.is_file():
+                found.append(str(file))
+        if len(found) > MAX_FILES:
+            break
+    return found
+
+
+def _open(path: str) -> BinaryIO:
+    """The file, open for reading. A FIFO is opened without waiting for a writer that may never come."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0))
+        os.set_blocking(descriptor, True)
+        stream = os.fdopen(descriptor, "rb", buffering=0)
+    except FileNotFoundError:
+        raise InputError(f"`{path}` is not there") from None
+    except IsADirectoryError:
+        raise InputError(f"`{path}` is a folder") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read `{path}`: {getattr(error, 'strerror', None) or error}") from None
+    mode = os.fstat(stream.fileno()).st_mode
+    if stat.S_ISREG(mode) or stat.S_ISFIFO(mode):
+        return io.BufferedReader(stream)
+    stream.close()
+    what = "a folder" if stat.S_ISDIR(mode) else "a device or socket"
+    raise InputError(f"`{path}` is {what}, not a file")
+
+
+def _size(stream: BinaryIO) -> int | None:
+    info = os.fstat(stream.fileno())
+    # Files below /proc say 0 and still have content; read those to their end.
+    return info.st_size if stat.S_ISREG(info.st_mode) and info.st_size else None
+
+
+def _guarded_read(stream: BinaryIO, path: str, num_bytes: int) -> bytes:
+    try:
+        return stream.read(num_bytes)
+    except OSError as error:
+        raise InputError(f"cannot read `{path}`: {error.strerror or error}") from None
+
+
+def _chunks(stream: BinaryIO, path: str, first: bytes = b"") -> Iterator[bytes]:
+    if first:
+        yield first
+    while chunk := _guarded_read(stream, path, _CHUNK_BYTES):
+        yield chunk
+
+
+def _unpacked(chunks: Iterator[bytes], path: str) -> Iterator[bytes]:
+    """gzip unpacked piece by piece, up to `MAX_UNPACKED_BYTES`; a torn end gives what came before it."""
+    machine = zlib.decompressobj(wbits=31)
+    total = 0
+    for chunk in chunks:
+        todo = chunk
+        while todo:
+            try:
+                piece = machine.decompress(todo, _CHUNK_BYTES)
+            except zlib.error as error:
+                if not total:
+                    raise InputError(f"`{path}` looks like gzip but does not unpack: {error}") from None
+                return
+            total += len(piece)
+            if piece:
+                yield piece
+            if total > MAX_UNPACKED_BYTES:
+                return
+            todo = machine.unconsumed_tail
+            if machine.eof:
+                todo = machine.unused_data
+                if todo[:2] != b"\x1f\x8b":
+                    return
+                machine = zlib.decompressobj(wbits=31)
+
+
+def _unpack_head(data: bytes, max_bytes: int) -> bytes:
+    try:
+        return zlib.decompressobj(wbits=31).decompress(data, max_bytes)
+    except zlib.error:
+        return data
+
+
+def _head_and_tail(chunks: Iterator[bytes], keep_bytes: int) -> tuple[bytes, bytes, int]:
+    """The first and the last `keep_bytes` of a stream, and how many bytes between them were dropped."""
+    head, tail, dropped = bytearray(), bytearray(), 0
+    for chunk in chunks:
+        room = keep_bytes - len(head)
+        head += chunk[:room]
+        tail += chunk[room:] if room < len(chunk) else b""
+        if len(tail) > 2 * keep_bytes:
+            dropped += len(tail) - keep_bytes
+            del tail[:-keep_bytes]
+    if len(tail) > keep_bytes:
+        dropped += len(tail) - keep_bytes
+        del tail[:-keep_bytes]
+    return bytes(head), bytes(tail), dropped
+
+
+def _ends_of_file(stream: BinaryIO, size: int, keep_bytes: int) -> tuple[bytes, bytes, int]:
+    stream.seek(0)
+    if size <= 2 * keep_bytes:
+        return stream.read(2 * keep_bytes), b"", 0
+    head = stream.read(keep_bytes)
+    stream.seek(size - keep_bytes)
+    return head, stream.read(keep_bytes), size - 2 * keep_bytes
+
+
+def _text_of(
+    path: str, ends: tuple[bytes, bytes, int], size: int | None = None, sha256: str | None = None
+) -> EvidenceText:
+    head, tail, left_out = ends
+    name = "standard input" if path == STDIN else f"`{path}`"
+    if not head.strip():
+        raise InputError(f"{name} is empty")
+    _refuse_packed(path, head[:8])
+    if head[257:262] == b"ustar":
+        raise InputError(f"{name} is a tar archive", hint="unpack it first and give the folder")
+    if looks_binary(head):
+        raise InputError(f"{name} is no text", hint="give the text that a tool printed, or a report in JSON")
+    if not left_out:
+        return EvidenceText(path=path, text=decode(head + tail), num_bytes=size, sha256=sha256)
+    # Cut at line ends, so that no half line is read as a whole one.
+    head = head[: head.rfind(b"\n") + 1] or head
+    tail = tail[tail.find(b"\n") + 1 :] or tail
+    note = (
+        f"only the first {format_bytes(len(head))} and the last {format_bytes(len(tail))} were read; "
+        f"{format_bytes(left_out)} between them were left out"
+    )
+    return EvidenceText(
+        path=path,
+        text=decode(head) + "\n" + decode(tail),
+        num_bytes=size,
+        sha256=sha256,
+        left_out_bytes=left_out,
+        note=note,
+    )
+
+
+def _refuse_packed(path: str, magic: bytes) -> None:
+    for start, what, hint in _PACKED:
+        if magic.startswith(start):
+            raise InputError(f"`{path}` is {what}, not text", hint=hint)
+
+
+def _utf16_without_mark(sample: bytes) -> str | None:
+    """UTF-16 of mostly ASCII text has NUL in every second byte."""
+    if len(sample) < 8:
+        return None
+    even, odd = sample[0::2].count(0), sample[1::2].count(0)
+    half = len(sample) / 2
+    if odd > 0.7 * half and even < 0.1 * half:
+        return "utf-16-le"
+    if even > 0.7 * half and odd < 0.1 * half:
+        return "utf-16-be"
+    return None
