@@ -23,6 +23,8 @@ from distdoctor.report.model import SkipCause
 # Files under /proc and /sys that we read are far smaller; logs are read by their own reader.
 MAX_FILE_BYTES = 4 << 20
 
+READ_PIECE_BYTES = 64 << 10
+
 # Tools are looked up here, never through the caller's PATH: we may run as root from cron.
 TOOL_FOLDERS = ("/usr/bin", "/usr/sbin", "/bin", "/sbin", "/usr/local/bin", "/opt/rocm/bin")
 
@@ -72,11 +74,14 @@ class World:
 
     def read_bytes(self, path: str) -> bytes:
         """Content of a small binary file (PCI configuration space). Raises as `read_text`."""
-        with self.path(path).open("rb") as stream:
-            data = stream.read(MAX_FILE_BYTES + 1)
-        if len(data) > MAX_FILE_BYTES:
-            raise ValueError(f"{path} is larger than {MAX_FILE_BYTES >> 20} MiB")
-        return data
+        data = bytearray()
+        # Unbuffered and in small pieces: /proc/sys refuses a read of 4 MiB with "Cannot allocate memory".
+        with self.path(path).open("rb", buffering=0) as stream:
+            while piece := stream.read(READ_PIECE_BYTES):
+                data += piece
+                if len(data) > MAX_FILE_BYTES:
+                    raise ValueError(f"{path} is larger than {MAX_FILE_BYTES >> 20} MiB")
+        return bytes(data)
 
     def read_line(self, path: str) -> str:
         """The first line of a small file, stripped. Raises as `read_text`."""
