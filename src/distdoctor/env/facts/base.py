@@ -70,6 +70,7 @@ class Reading:
             self._unread[name] = Unread(cause=SkipCause.FAILED, reason=_os_reason(error, source))
         else:
             self._values[name] = value
+            self._unread.pop(name, None)
             return value
         return None
 
@@ -77,6 +78,7 @@ class Reading:
         """Keep a value that was read elsewhere."""
         self._values[name] = value
         self._sources[name] = source
+        self._unread.pop(name, None)
 
     def miss(self, name: str, cause: SkipCause, reason: str, how: str | None = None) -> None:
         """Say why field `name` is None."""

@@ -42,6 +42,8 @@ class HostFacts(Section):
     """"always", "madvise" or "never"."""
     cpu_governors: Mapping[str, int] | None = None
     """Governor → number of CPUs."""
+    cpu_frequency_driver: str | None = None
+    """"intel_pstate", "amd-pstate-epp", "acpi-cpufreq", "cppc_cpufreq" …"""
     clock_source: str | None = None
     clock_synchronised: bool | None = None
     clock_max_error_s: float | None = None
@@ -59,6 +61,12 @@ class HostFacts(Section):
     """PCI bridge address → ACS control bits that are on (0: off); only bridges with the capability."""
     acs_relevant_bridges: tuple[str, ...] = ()
     """Those on a path to a GPU or an RDMA NIC."""
+    acs_port_types: Mapping[str, str] | None = None
+    """Relevant bridge → "root port", "switch upstream", "switch downstream" …"""
+    device_iommu_types: Mapping[str, str] | None = None
+    """PCI address of a GPU or RDMA NIC → type of its IOMMU domain; those behind no IOMMU are left out."""
+    gpu_numa_nodes: Mapping[str, int] | None = None
+    """PCI address of a GPU → NUMA node as the kernel says; -1: the firmware does not tell."""
     kernel_modules: tuple[str, ...] | None = None
     """Loaded modules of interest: nvidia, nvidia_peermem, nv_peer_mem, nvidia_uvm, gdrdrv, mlx5_core, …"""
 

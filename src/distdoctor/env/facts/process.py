@@ -22,18 +22,27 @@ class ProcessFacts(Section):
     nofile: int | None = None
     nofile_hard: int | None = None
     stack_bytes: int | None = None
+    """Soft limit of the stack."""
     nproc: int | None = None
     affinity_cpus: tuple[int, ...] | None = None
     shm_total_bytes: int | None = None
     shm_free_bytes: int | None = None
     cgroup_version: int | None = None
     cgroup_path: str | None = None
+    cgroup_sees_root: bool | None = None
+    """True when all ancestors up to the machine's root are visible; False inside most containers."""
     cgroup_memory_max_bytes: int | None = None
-    """-1: no limit."""
+    """The tightest limit of the cgroup and its visible ancestors (its source says whose); -1: no limit."""
     cgroup_memory_current_bytes: int | None = None
+    """Of the cgroup whose limit counts, as are the two below."""
     cgroup_memory_file_bytes: int | None = None
-    """Page cache inside `current`, which the kernel can give back."""
+    """Page cache inside `current`, which the kernel can give back (not /dev/shm, which it cannot)."""
+    cgroup_memory_slab_reclaimable_bytes: int | None = None
+    """Directory entries and inodes inside `current`, which the kernel can give back (version 2 only)."""
     cgroup_oom_kills: int | None = None
+    """Processes of the own cgroup that the OOM killer ended since the cgroup was made."""
+    cgroup_limit_oom_kills: int | None = None
+    """The same for the ancestor whose limit counts; its other children are counted too (version 2)."""
     cgroup_cpu_quota_cpus: float | None = None
     """CPUs by quota / period; -1: no limit."""
     cgroup_cpu_periods: int | None = None
