@@ -53,14 +53,14 @@ def rank_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def fold_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Findings of one fingerprint and severity as one, its scope the union; worst first.
+    """Findings of one fingerprint, severity and confidence as one, its scope the union; worst first.
 
     Evidence of the first is kept; lines of the others that differ are added up to eight, so that the
     report shows numbers of several hosts without growing with their number.
     """
-    folded: dict[tuple[str, Severity], Finding] = {}
+    folded: dict[tuple[str, Severity, Confidence], Finding] = {}
     for each in findings:
-        key = (each.fingerprint, each.severity)
+        key = (each.fingerprint, each.severity, each.confidence)
         folded[key] = _join(folded[key], each) if key in folded else each
     return rank_findings(folded.values())
 
@@ -219,7 +219,7 @@ def _join(first: Finding, second: Finding) -> Finding:
     return Finding(
         id=first.id,
         severity=first.severity,
-        confidence=min(first.confidence, second.confidence, key=lambda each: _CONFIDENCE_ORDER[each]),
+        confidence=first.confidence,
         title=first.title,
         fingerprint=first.fingerprint,
         evidence=(*first.evidence, *extra)[:kept],
