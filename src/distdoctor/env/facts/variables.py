@@ -44,6 +44,17 @@ class VariableFacts(Section):
     launcher_set: tuple[str, ...] = ()
     """Names that a launcher sets by itself (torchrun: OMP_NUM_THREADS, TORCH_NCCL_ASYNC_ERROR_HANDLING)."""
 
+    path_errors: Mapping[str, str] = field(default_factory=dict)
+    """Variable that names a file (NCCL_TOPO_FILE …) → why it cannot be read; an empty text: it can."""
+
+    def in_force(self) -> dict[str, Setting]:
+        """Every variable that is set, with its value and origin, configuration files included."""
+        settings = {
+            name: Setting(name=name, value=value, origin="environment")
+            for name, value in self.environment.items()
+        }
+        return {**settings, **{each.name: each for each in self.settings}}
+
     def value(self, name: str) -> str | None:
         """The value in force, or None when unset."""
         for setting in self.settings:
