@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# What needs a real GPU, in one call of at most 8 minutes, on a machine with one GPU and no network.
+#
+#   scripts/gpu_check.sh [OUT]      OUT: folder for results (default build/gpu_check)
+#
+# It makes no environment and downloads nothing: python3 of the machine with its torch, our sources by PYTHONPATH,
+# and wheels from .whl/ when that folder is there (installed beside, not into, the machine's Python).
+# Each stage has its own limit and result file, the most important first. A stage that fails does not stop the next.
+# Without a GPU the same stages run and say so: that is the rehearsal.
+set -u
+cd "$(dirname "$0")/.."
+out=${1:-build/gpu_check}
+mkdir -p "$out"
+python=${PYTHON:-python3}
+export PYTHONPATH="$PWD/src${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
+
+if compgen -G ".whl/*.whl" >/dev/null; then
+  site=$(mktemp -d)
+  "$python" -m pip install -q --no-index --no-deps --no-compile --target "$site" .whl/*.whl
+  export PYTHONPATH="$PYTHONPATH:$site"
+fi
+
+summary="$out/summary.txt"
+: >"$summary"
+
+stage() { # name limit_s command...
+  local name=$1 limit=$2
+  shift 2
+  local began=$SECONDS
+  timeout -k 5 "$limit" "$@" >"$out/$name.out" 2>"$out/$name.err"
+  local rc=$?
+  printf '%-22s rc=%-4s %4ss\n' "$name" "$rc" "$((SECONDS - began))" | tee -a "$summary"
+}
+
+dd() { "$python" -m distdoctor "$@"; }
+export -f dd
+export python
+
+stage machine 20 bash -c 'uname -a; nvidia-smi; "$python" -c "import torch; print(torch.__version__, torch.version.cuda)"'
+stage nvml_snapshot 40 "$python" scripts/record_nvml_snapshot.py "$out/nvml_snapshot.json"
+stage checkup 15 bash -c 'dd checkup -v --format text'
+stage env 90 bash -c "dd env -v --format text -o '$out/env.json' -o '$out/env.html' -o '$out/env.md' --force"
+stage env_no_torch 30 bash -c "dd env --no-torch --format json"
+# The command must leave no CUDA context behind: nvidia-smi's process list before and after.
+stage no_context 60 bash -c 'nvidia-smi --query-compute-apps=pid,used_memory --format=csv; dd env --format json >/dev/null; nvidia-smi --query-compute-apps=pid,used_memory --format=csv'
+# A live job on the GPU, read from outside.
+stage live_process 90 bash -c '"$python" -c "import torch, time; x = torch.ones(1 << 20, device=\"cuda\" if torch.cuda.is_available() else \"cpu\"); print(x.sum().item(), flush=True); time.sleep(45)" & sleep 20; dd env --no-torch --pid $! --format text -v; kill $!'
+stage from_text 30 bash -c "nvidia-smi -q >'$out/smi_q.txt'; nvidia-smi >'$out/smi.txt'; dd env '$out/smi_q.txt' '$out/smi.txt' --format text"
+stage torchrun 90 "$python" -m torch.distributed.run --standalone --nproc-per-node 2 -m distdoctor env --format text
+stage benchmark 150 "$python" benchmarks/env.py --repeats 3
+
+cat "$summary"
