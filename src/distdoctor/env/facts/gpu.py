@@ -8,6 +8,9 @@ from enum import Enum
 
 from distdoctor.env.facts.base import Section
 
+# Index of a GPU that a text names by its PCI address or UUID alone, or not at all (an excerpt of one GPU's log).
+UNKNOWN_INDEX = -1
+
 
 class NvmlState(str, Enum):
     """How NVML's initialisation ended."""
@@ -55,7 +58,7 @@ class NvLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuDevice(Section):
-    """One GPU. Index is NVML's (PCI order), not CUDA's."""
+    """One GPU. Index is NVML's (PCI order), not CUDA's; `UNKNOWN_INDEX` when only a text names it otherwise."""
 
     index: int
     vendor: str = "nvidia"
@@ -77,7 +80,10 @@ class GpuDevice(Section):
     utilisation_pct: int | None = None
     temperature_c: int | None = None
     temperature_slowdown_c: int | None = None
+    temperature_margin_c: int | None = None
+    """Degrees left to the nearest slowdown threshold; newer GPUs give it instead of the threshold."""
     memory_temperature_c: int | None = None
+    memory_temperature_max_c: int | None = None
     power_w: float | None = None
     power_limit_w: float | None = None
     """Enforced limit."""
@@ -123,6 +129,7 @@ class GpuDevice(Section):
     fabric_status: int | None = None
     """0 success; otherwise an NVML error code."""
     fabric_health: int | None = None
+    """0 not supported, 1 healthy, 2 unhealthy, 3 limited capacity."""
     fabric_clique: str | None = None
     inforom_valid: bool | None = None
     vbios: str | None = None
@@ -167,6 +174,10 @@ class GpuFacts(Section):
     """/proc/driver/nvidia/gpus/*."""
     pci_gpus: tuple[str, ...] = ()
     """PCI addresses of NVIDIA display and 3D controllers in /sys, `0000:3b:00.0`."""
+    pci_drivers: Mapping[str, str] = field(default_factory=dict)
+    """PCI address → kernel driver that holds it: "nvidia", "nouveau", "vfio-pci"; absent: none or not read."""
+    num_forbidden_nodes: int | None = None
+    """Of /dev/nvidia[0-9]*, those that we may not open: a job's device cgroup hides these GPUs."""
     amd_pci_gpus: tuple[str, ...] = ()
     cuda_visible_devices: str | None = None
     devices: tuple[GpuDevice, ...] | None = None
@@ -181,6 +192,9 @@ class GpuFacts(Section):
     fabric_manager_error: str | None = None
     num_nvswitches: int | None = None
     imex_state: str | None = None
+    """"UP", "DOWN", "DEGRADED" as `nvidia-imex-ctl -N` says of the domain, or "not installed"."""
+    num_imex_channels: int | None = None
+    """/dev/nvidia-caps-imex-channels/channel*."""
     persistenced_running: bool | None = None
     pynvml_shadowed: bool | None = None
     """An installed `pynvml` distribution hides the official binding."""

@@ -34,7 +34,7 @@ _PROMPT = re.compile(
 )
 _DUMP = re.compile(r"^[\s|*-]*(?:Collecting environment information\.\.\.|System Info$|PyTorch version\s*:)")
 _WARNING = re.compile(r"Warning|warnings\.warn|CUDA capabilit", re.IGNORECASE)
-_SMI_TABLE = re.compile(r"^\s*\|\s*NVIDIA-SMI\s+\S+\s+Driver Version:")
+_SMI_TABLE = re.compile(r"^\s*\|\s*NVIDIA-SMI\s+\S+\s+(?:Driver|KMD) Version:")
 _TIME_LINE = re.compile(r"^[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}")
 # Words with a digit or hyphen that head a paste and are no host.
 _NO_HOST = re.compile(
