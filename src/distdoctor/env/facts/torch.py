@@ -19,7 +19,11 @@ class PythonFacts(Section):
     conda_prefix: str | None = None
     in_virtualenv: bool | None = None
     search_path: tuple[str, ...] = ()
-    """sys.path of that interpreter, in order."""
+    """sys.path of that interpreter as `python -c "import torch"` would have it, in order; no empty entries."""
+    chosen_by: str | None = None
+    """Why this one: "--python", "runs distdoctor", "first python of PATH that has torch", "the live process"."""
+    also_looked_at: tuple[str, ...] = ()
+    """Other interpreters in which torch was looked for and not found."""
     distributions: Mapping[str, str] = field(default_factory=dict)
     """Installed distributions that matter here (torch*, nvidia-*, pynvml, deepspeed, …), normalised name → version."""
 
@@ -35,12 +39,23 @@ class TorchFacts(Section):
     cuda_build: str | None = None
     """CUDA version that torch was built with ("13.0"). None with `is_cpu_build` True: built without CUDA."""
     hip_build: str | None = None
+    xpu_build: str | None = None
     is_cpu_build: bool | None = None
     git_version: str | None = None
+    is_local: bool | None = None
+    """True when the working folder or PYTHONPATH gives it rather than an installation."""
+    shadowed_path: str | None = None
+    """The installed package that a local `torch` folder or file hides."""
+    has_native_code: bool | None = None
+    """False: no compiled `_C` module beside `__init__.py`, as in a source tree or a half-removed installation."""
+    leftovers: tuple[str, ...] = ()
+    """`~orch…` folders that an interrupted pip left behind."""
+    dist_infos: tuple[str, ...] = ()
+    """Paths of all torch *.dist-info and *.egg-info on the search path."""
     dist_versions: tuple[str, ...] = ()
-    """Versions of all torch *.dist-info on the path; more than one is a broken installation."""
+    """Their versions; more than one in a folder is a broken installation."""
     required_nvidia: Mapping[str, str] = field(default_factory=dict)
-    """nvidia-* distributions that torch's metadata pins: name → exact version."""
+    """nvidia-* distributions that torch's metadata pins: name → exact version; "13.0.96.*" admits any suffix."""
     bundled_libraries: tuple[str, ...] = ()
     """File names of interest in torch/lib."""
     arch_list: tuple[str, ...] = ()
@@ -93,4 +108,10 @@ class TorchProbe(Section):
     """Only from text (collect_env); the live probe makes no CUDA context."""
     mapped_libraries: tuple[str, ...] = ()
     """Paths of libnccl, libcuda, libcudart, libtorch_cuda … mapped after the import."""
+    import_s: float | None = None
+    """Seconds that `import torch` alone took."""
+    torch_file: str | None = None
+    """`torch.__file__`."""
+    warnings: tuple[str, ...] = ()
+    """Lines that torch or its imports printed and that a rule reads (NumPy ABI, pynvml …)."""
     num_gpus_seen: int | None = None

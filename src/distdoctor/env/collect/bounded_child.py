@@ -1,0 +1,152 @@
+"""Running a child that may hang, flood its outputs or never die: a deadline and a limit on everything."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from distdoctor.env.collect.world import kill_group
+
+# Of each stream the beginning and the end are kept: errors stand at the end, warnings at the beginning.
+_KEEP_BYTES = 64 << 10
+
+# A child may leave processes behind that hold its pipes open, so its end is polled for.
+_POLL_S = 0.1
+
+# After SIGABRT a Python with faulthandler needs milliseconds to print where it stands.
+_ABORT_GRACE_S = 2.0
+
+
+@dataclass(slots=True)
+class Stream:
+    """What came from one pipe: its first and its last 64 KiB."""
+
+    head: bytearray = field(default_factory=bytearray)
+    tail: bytearray = field(default_factory=bytearray)
+
+    def add(self, data: bytes) -> None:
+        """Append, dropping the middle of what is too long."""
+        room = _KEEP_BYTES - len(self.head)
+        self.head += data[:room]
+        self.tail += data[room:] if room > 0 else data
+        if len(self.tail) > 2 * _KEEP_BYTES:
+            del self.tail[:-_KEEP_BYTES]
+
+    def text(self) -> str:
+        """As text; undecodable bytes are replaced."""
+        return bytes(self.head + self.tail[-_KEEP_BYTES:]).decode("utf-8", "replace")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildEnd:
+    """How a child ended. `returncode` is negative for a signal, None when it could not be killed (state D)."""
+
+    returncode: int | None
+    timed_out: bool
+    duration_s: float
+    stdout: str
+    stderr: str
+    steps: str = ""
+    """What it wrote to the pipe that `STEP_FD` in its arguments stands for."""
+
+
+STEP_FD = "{step_fd}"
+"""An argument that is replaced by the number of the inherited pipe."""
+
+
+def run_bounded(
+    argv: Sequence[str], environ: Mapping[str, str], timeout_s: float, *, abort_first: bool = False
+) -> ChildEnd:
+    """Run `argv` in its own session, without a shell, and wait at most `timeout_s` (plus 3 s to kill it).
+
+    abort_first: SIGABRT before SIGKILL, so that a child with faulthandler says where it hangs.
+    Raises OSError when it cannot be started.
+    """
+    began = time.monotonic()
+    step_read, step_write = os.pipe()
+    try:
+        process = subprocess.Popen(
+            [str(step_write) if word == STEP_FD else word for word in argv],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=dict(environ),
+            pass_fds=(step_write,),
+            start_new_session=True,
+        )
+    except BaseException:
+        os.close(step_read)
+        raise
+    finally:
+        os.close(step_write)
+    outputs = [stream for stream in (process.stdout, process.stderr) if stream is not None]
+    pipes = {**{stream.fileno(): Stream() for stream in outputs}, step_read: Stream()}
+    streams = list(pipes.values())
+    try:
+        with selectors.DefaultSelector() as selector:
+            for descriptor in pipes:
+                os.set_blocking(descriptor, False)
+                selector.register(descriptor, selectors.EVENT_READ)
+            timed_out = not _wait(process, selector, pipes, began + timeout_s)
+            if timed_out and abort_first:
+                process.send_signal(signal.SIGABRT)
+                _wait(process, selector, pipes, time.monotonic() + _ABORT_GRACE_S)
+            if process.poll() is None:
+                kill_group(process)
+            _drain(selector, pipes)
+    finally:
+        for stream in outputs:
+            stream.close()
+        os.close(step_read)
+    return ChildEnd(
+        returncode=process.poll(),
+        timed_out=timed_out,
+        duration_s=time.monotonic() - began,
+        stdout=streams[0].text(),
+        stderr=streams[1].text(),
+        steps=streams[2].text(),
+    )
+
+
+def _wait(
+    process: subprocess.Popen[bytes],
+    selector: selectors.BaseSelector,
+    pipes: Mapping[int, Stream],
+    deadline: float,
+) -> bool:
+    """Read what comes until the child ends (True) or the deadline passes (False)."""
+    while process.poll() is None:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return False
+        if selector.get_map():
+            _read_ready(selector, pipes, min(left, _POLL_S))
+        else:
+            time.sleep(min(left, 0.01))
+    return True
+
+
+def _drain(selector: selectors.BaseSelector, pipes: Mapping[int, Stream]) -> None:
+    """What still lies in the pipes after the end; bounded, for somebody else may go on writing to them."""
+    for _ in range(64):
+        if not selector.get_map() or not _read_ready(selector, pipes, 0):
+            return
+
+
+def _read_ready(selector: selectors.BaseSelector, pipes: Mapping[int, Stream], wait_s: float) -> bool:
+    ready = selector.select(wait_s)
+    for key, _ in ready:
+        try:
+            data = os.read(key.fd, 1 << 16)
+        except BlockingIOError:
+            continue
+        if data:
+            pipes[key.fd].add(data)
+        else:
+            selector.unregister(key.fd)
+    return bool(ready)
