@@ -54,6 +54,7 @@ class Collection:
     def __init__(self, world: World, wanted: Wanted) -> None:
         self._world = world
         self._wanted = wanted
+        self._with_host = wanted.host
         self._facts = EnvFacts(host_name=wanted.host_name)
         self._probe: RunningProbe | None = None
         self.timings: dict[str, float] = {}
@@ -78,11 +79,15 @@ class Collection:
         if python is not None and python.executable is not None:
             self._probe = start_torch_probe(python.executable, self._world.environ, self._wanted.timeout_s)
 
+    def want_host(self, wanted: bool) -> None:
+        """Whether `early` also collects what is collected once per host."""
+        self._with_host = wanted
+
     def early(self) -> EnvFacts:
         """All facts but those that need torch imported. Host sections only when wanted."""
         world, wanted = self._world, self._wanted
         jobs: dict[str, Callable[[], Any]] = {}  # Any: each section has its own type
-        if wanted.host:
+        if self._with_host:
             jobs = {
                 "gpus": lambda: collect_gpus(
                     world, timeout_s=min(wanted.timeout_s, 2 * wanted.tool_timeout_s)
