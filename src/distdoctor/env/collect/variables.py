@@ -15,7 +15,7 @@ from distdoctor.env.facts.variables import ConfigFile, Setting, VariableFacts
 RELEVANT_PREFIXES = (
     "NCCL_", "RCCL_", "OFI_NCCL_", "TORCH_", "TORCHELASTIC_", "PYTORCH_", "TORCHINDUCTOR_", "GLOO_", "TP_SOCKET_",
     "CUDA_", "NVIDIA_", "NSIGHT_", "NV_LIBNCCL", "HSA_", "ROCR_", "HIP_", "AMD_LOG_LEVEL",
-    "LD_LIBRARY_", "LD_PRELOAD", "LD_AUDIT", "LD_BIND_", "LD_DEBUG", "LD_RUN_PATH", "OMP_", "MKL_", "KMP_", "GOMP_",
+    "LD_LIB", "LD_PRELOAD", "LD_AUDIT", "LD_BIND_", "LD_DEBUG", "LD_RUN_PATH", "OMP_", "MKL_", "KMP_", "GOMP_",
     "UCX_", "UCC_", "FI_", "OFI_", "RDMAV_", "IBV_", "MLX5_", "NVSHMEM_", "SHARP_",
     "MASTER_", "OMPI_COMM_WORLD_", "PMI_", "PMIX_RANK", "MV2_COMM_WORLD_",
 )  # fmt: skip
