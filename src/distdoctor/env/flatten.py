@@ -32,7 +32,13 @@ _BOOKKEEPING = frozenset({"sources", "unread"})
 
 # Interpreter internals that no reader acts on; kept for checks, left out of reports.
 _INTERNAL = frozenset(
-    {"python.search_path", "process.affinity_cpus", "variables.config_files", "variables.settings"}
+    {
+        "python.search_path",
+        "process.affinity_cpus",
+        "process.parent_affinity_cpus",
+        "variables.config_files",
+        "variables.settings",
+    }
 )
 
 Row = tuple[str, Scalar, str | None, str | None]

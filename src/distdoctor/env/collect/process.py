@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -92,7 +93,17 @@ def _read_status(world: World, reading: Reading) -> None:
     # Real, effective, saved, file system: the effective one decides.
     reading.take("is_root", source, lambda: int(field("Uid").split()[1]) == 0)
     reading.take("affinity_cpus", source, lambda: parse_cpu_list(field("Cpus_allowed_list")))
+    reading.take(
+        "parent_affinity_cpus", "/proc/<parent>/status", lambda: _affinity_of(world, int(field("PPid")))
+    )
     reading.take("effective_capabilities", source, lambda: int(field("CapEff"), 16))
+
+
+def _affinity_of(world: World, pid: int) -> tuple[int, ...]:
+    if pid <= 0:
+        raise UnreadError(SkipCause.IN_CONTAINER, "the parent process lives outside this container")
+    status = parse_status(dataclasses.replace(world, pid=str(pid)).read_proc("status"))
+    return parse_cpu_list(status.get("Cpus_allowed_list", ""))
 
 
 def parse_status(text: str) -> Mapping[str, str]:

@@ -25,6 +25,8 @@ class ProcessFacts(Section):
     """Soft limit of the stack."""
     nproc: int | None = None
     affinity_cpus: tuple[int, ...] | None = None
+    parent_affinity_cpus: tuple[int, ...] | None = None
+    """Of the parent process: equal to ours when nobody bound this process by itself."""
     shm_total_bytes: int | None = None
     shm_free_bytes: int | None = None
     cgroup_version: int | None = None

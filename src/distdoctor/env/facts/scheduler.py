@@ -12,10 +12,11 @@ class SchedulerFacts(Section):
     """Launcher, scheduler and ranks, from variables that torchrun, Slurm, Open MPI and Kubernetes set."""
 
     launcher: str | None = None
-    """"torchrun", "slurm", "openmpi", "pmi", "manual", "none"."""
+    """"torchrun", "slurm", "openmpi", "pmi", "kubernetes", "distdoctor", "manual", "none"."""
     scheduler: str | None = None
-    """"slurm", "kubernetes", "pbs", "lsf", "none"."""
+    """"slurm", "kubernetes", "pbs", "lsf", "flux", "sge", "none"."""
     rank: int | None = None
+    """None when no launcher started this process as a rank."""
     world_size: int | None = None
     local_rank: int | None = None
     local_world_size: int | None = None
@@ -34,5 +35,9 @@ class SchedulerFacts(Section):
     gpus_requested: int | None = None
     """GPUs on this node by the scheduler (SLURM_GPUS_ON_NODE)."""
     cpus_requested: int | None = None
+    tasks_on_node: int | None = None
+    """Tasks that srun started on this node in this step."""
+    notes: tuple[str, ...] = ()
+    """What was odd about the launcher's variables, one line each."""
     on_login_node: bool | None = None
     """Slurm is installed here but we are in no job."""
