@@ -12,14 +12,6 @@ _ADDRESS = re.compile(r"^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")
 GPU_CLASSES = ("0x0300", "0x0302", "0x0380", "0x1200")
 
 
-def normal_pci(address: str) -> str:
-    """A PCI address as /sys writes it: "00000000:3B:00.0" (NVML) becomes "0000:3b:00.0"."""
-    domain, colon, rest = address.lower().partition(":")
-    if rest.count(":") != 1:
-        return address.lower()
-    return f"{domain[-4:] if domain.startswith('0000') and len(domain) == 8 else domain}{colon}{rest}"
-
-
 def pci_chain(world: World, path: str) -> tuple[str, ...]:
     """PCI addresses on the way to the device at `path` (a link in /sys), the root port first, itself last.
 
