@@ -24,6 +24,7 @@ class KernelEventKind(str, Enum):
     PCIE_ERROR = "pcie error"
     NIC_FATAL = "nic fatal"
     NIC_POWER = "nic insufficient power"
+    NIC_CABLE = "nic cable or module error"
     NCCL_SEGFAULT = "segfault in libnccl"
     FABRIC_MANAGER = "fabric manager"
     MEMORY_ERROR = "memory error"
@@ -47,7 +48,19 @@ class KernelEvent:
     """The stamp as printed: "[52034.118223]", "Feb 14 05:03:41"."""
     seconds_ago: float | None = None
     process: str | None = None
+    pid: int | None = None
     line: int | None = None
+    host: str | None = None
+    """The host that syslog names."""
+    uuid: str | None = None
+    detail: str = ""
+    """What follows the code: "pid=4242, name=python3, Ch 00000008"."""
+    fatal: bool | None = None
+    """As the line itself says: SXid and NVLink 5 (Fatal, Nonfatal), PCIe and memory errors (uncorrected, corrected)."""
+    boots_ago: int = 0
+    """Boots that the same log shows after this line."""
+    times: int = 1
+    """How many alike lines this one stands for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,3 +73,5 @@ class KernelLogFacts(Section):
     """"/dev/kmsg", "journalctl -k", "dmesg", "/var/log/kern.log", or the file's path."""
     covers_since_utc: str | None = None
     num_lines: int | None = None
+    oldest_s: float | None = None
+    """How long ago the oldest line seen was written, where known."""

@@ -12,6 +12,7 @@ from distdoctor.env.facts.gpu import UNKNOWN_INDEX, GpuDevice, GpuFacts, NvmlSta
 from distdoctor.env.facts.kernel_log import KernelLogFacts
 from distdoctor.env.facts.network import Interface, NetworkFacts, RdmaPort
 from distdoctor.env.facts.variables import VariableFacts
+from distdoctor.env.pci_address import pci_key
 
 S = TypeVar("S", bound=Section)
 
@@ -106,16 +107,6 @@ def _merge_device(ours: GpuDevice, theirs: GpuDevice) -> GpuDevice:
     if name and whole and name.endswith("...") and not whole.endswith("..."):
         return dataclasses.replace(merged, index=index, name=whole)
     return dataclasses.replace(merged, index=index)
-
-
-def pci_key(address: str) -> str:
-    """A PCI address that compares equal however its domain and function are written: `3b:00`, `0000:3b:00.0`.
-
-    Keeps domain, bus and device; the function of a GPU is always 0.
-    """
-    parts = address.lower().split(".")[0].split(":")
-    domain = parts[-3].lstrip("0") if len(parts) >= 3 else ""
-    return f"{domain or '0'}:{':'.join(parts[-2:])}"
 
 
 def _merge_pairs(first: Iterable[PairLink], second: Iterable[PairLink]) -> tuple[PairLink, ...]:
