@@ -62,8 +62,8 @@ def _read_system(world: World, reading: Reading) -> None:
     reading.take("architecture", "/proc/sys/kernel/arch", lambda: _architecture(world))
     reading.take("kernel_command_line", "/proc/cmdline", lambda: world.read_line("/proc/cmdline"))
     reading.take("boot_utc", "/proc/stat (btime)", lambda: _boot_utc(world.read_text("/proc/stat")))
-    reading.take("uptime_s", "/proc/uptime", lambda: float(world.read_line("/proc/uptime").split()[0]))
-    reading.take("load_1min", "/proc/loadavg", lambda: float(world.read_line("/proc/loadavg").split()[0]))
+    reading.take("uptime_s", "/proc/uptime", lambda: _first_number(world.read_line("/proc/uptime")))
+    reading.take("load_1min", "/proc/loadavg", lambda: _first_number(world.read_line("/proc/loadavg")))
 
 
 def _read_memory(world: World, reading: Reading) -> None:
@@ -88,6 +88,10 @@ def parse_meminfo(text: str) -> Mapping[str, int]:
 
 def _take_number(world: World, reading: Reading, name: str, path: str) -> None:
     reading.take(name, path, lambda: int(world.read_line(path)))
+
+
+def _first_number(text: str) -> float:
+    return float(text.partition(" ")[0])
 
 
 def _pretty_name(text: str) -> str:

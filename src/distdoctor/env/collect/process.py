@@ -23,7 +23,7 @@ NO_LIMIT_FROM = 1 << 62
 MAX_COMMAND_CHARS = 500
 
 # Name, soft limit, hard limit, in columns that are at least two spaces apart.
-LIMIT_LINE = re.compile(r"^(Max [a-z ]*[a-z]) {2,}(\S+) +(\S+)", re.MULTILINE)
+LIMIT_LINE = re.compile(r"^(Max(?: [a-z]+)+) {2,}(\S+) +(\S+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,13 +90,18 @@ def _read_status(world: World, reading: Reading) -> None:
         return status()[name]
 
     reading.take("pid", source, lambda: int(world.pid) if world.pid.isdigit() else int(field("Pid")))
-    # Real, effective, saved, file system: the effective one decides.
-    reading.take("is_root", source, lambda: int(field("Uid").split()[1]) == 0)
+    reading.take("is_root", source, lambda: _effective_uid(field("Uid")) == 0)
     reading.take("affinity_cpus", source, lambda: parse_cpu_list(field("Cpus_allowed_list")))
     reading.take(
         "parent_affinity_cpus", "/proc/<parent>/status", lambda: _affinity_of(world, int(field("PPid")))
     )
     reading.take("effective_capabilities", source, lambda: int(field("CapEff"), 16))
+
+
+def _effective_uid(text: str) -> int:
+    """Of "real effective saved file-system"."""
+    _, effective, *_ = text.split()
+    return int(effective)
 
 
 def _affinity_of(world: World, pid: int) -> tuple[int, ...]:
