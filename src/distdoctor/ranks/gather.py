@@ -297,7 +297,8 @@ class Gathering:
         if self.identity.is_reporter:
             return True
         leads_here = self._leads_here()
-        overdue_at = self._deadline.at + takeover_delay_s(self.identity.rank, leads_host=leads_here)
+        goes_first = leads_here or not self._folder.shared
+        overdue_at = self._deadline.at + takeover_delay_s(self.identity.rank, goes_first=goes_first)
         if time.monotonic() > overdue_at:
             return True
         if self._folder.shared or not leads_here:

@@ -82,13 +82,13 @@ class Succession:
         return life not in (Life.EXITED, Life.STOPPED, Life.TRACED)
 
 
-def takeover_delay_s(rank: int, *, leads_host: bool) -> float:
+def takeover_delay_s(rank: int, *, goes_first: bool) -> float:
     """Seconds after the deadline at which `rank` takes over from lower ranks that it cannot rule out.
 
-    One rank per host tries first, so that a large job does not storm its file server.
+    On shared storage one rank per host goes first, so that a large job does not storm its file server.
     """
     delay_s = TAKEOVER_AFTER_S + _TAKEOVER_STEP_S * min(rank, _MAX_STEPS)
-    return delay_s if leads_host else delay_s + TAKEOVER_AFTER_S
+    return delay_s if goes_first else delay_s + TAKEOVER_AFTER_S
 
 
 def write_reported(folder: GatherFolder, reported: Reported) -> None:

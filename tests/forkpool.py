@@ -1,0 +1,252 @@
+"""Ranks forked from one warm process: an import of torch costs 3 s, a fork a hundredth of that.
+
+    with ForkPool(torch=True) as pool:
+        outcomes = pool.run("scenarios.py:all_reduce", world_size=4, args={...}, limit_s=10)
+
+The pool is a process of its own that imports once and stays single-threaded, so that forking is safe in
+whatever process the tests run. It forks `world_size` ranks that call `function(rank, world_size, **args)` with
+torchrun's variables set, and a store host beside them that outlives every rank, as torchrun's agent does.
+Ranks that are still there after `limit_s` are killed, by process id.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+import traceback
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Any
+
+# After this long without an answer the pool itself is taken for dead.
+_ANSWER_GRACE_S = 60.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one rank ended: `returned` (with its value), `raised` (with the text), `died` or `hung`."""
+
+    rank: int
+    ending: str
+    value: Any
+    exit_code: int
+    """Negative for a signal; -9 for ranks that were killed because they hung."""
+    seconds: float
+
+
+class ForkPool:
+    """Handle of the warm process."""
+
+    def __init__(self, *, torch: bool) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, "torch" if torch else "plain"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(
+        self,
+        target: str,
+        *,
+        world_size: int,
+        args: Mapping[str, Any] | None = None,
+        environ: Mapping[str, str] | None = None,
+        limit_s: float = 30.0,
+        store: bool = False,
+        stop_store_after_s: float | None = None,
+    ) -> list[Outcome]:
+        """Run `path.py:function` on all ranks; outcomes by rank. Arguments and results travel as JSON."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        request = {
+            "target": target,
+            "world_size": world_size,
+            "args": dict(args or {}),
+            "environ": dict(environ or {}),
+            "limit_s": limit_s,
+            "store": store,
+            "stop_store_after_s": stop_store_after_s,
+        }
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        ready, _, _ = select.select([self._process.stdout], [], [], limit_s + _ANSWER_GRACE_S)
+        assert ready, "the fork pool does not answer"
+        answer = json.loads(self._process.stdout.readline())
+        return [Outcome(**outcome) for outcome in answer]
+
+    def __enter__(self) -> ForkPool:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+# --- inside the warm process ---
+
+
+def serve(with_torch: bool) -> None:
+    """Answer requests until standard input ends."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what ranks print is not an answer
+    if with_torch:
+        import torch
+        import torch.distributed
+
+        torch.set_num_threads(1)
+    modules: dict[str, ModuleType] = {}
+    for line in sys.stdin:
+        request = json.loads(line)
+        path, _, name = request["target"].partition(":")
+        if path not in modules:
+            modules[path] = _load(Path(path))
+        outcomes = _run(getattr(modules[path], name), request)
+        answers.write(json.dumps(outcomes) + "\n")
+        answers.flush()
+
+
+def _load(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"forked_{path.stem}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _run(function: Callable[..., Any], request: dict[str, Any]) -> list[dict[str, Any]]:
+    port = _free_port()
+    world_size, limit_s = request["world_size"], request["limit_s"]
+    launch = {
+        "WORLD_SIZE": str(world_size),
+        "LOCAL_WORLD_SIZE": str(world_size),
+        "GROUP_RANK": "0",
+        "GROUP_WORLD_SIZE": "1",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "TORCHELASTIC_RUN_ID": str(uuid.uuid4()),
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "GLOO_SOCKET_IFNAME": "lo",
+        **request["environ"],
+    }
+    store = _fork_store(port) if request["store"] else None
+    began = time.monotonic()
+    pipes: dict[int, int] = {}
+    pids: dict[int, int] = {}
+    for rank in range(world_size):
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(reader)
+            os.environ.update(launch, RANK=str(rank), LOCAL_RANK=str(rank))
+            _be_rank(function, rank, world_size, request["args"], writer)
+        os.close(writer)
+        pipes[reader], pids[rank] = rank, pid
+    stop_store_at = None
+    if store is not None and request["stop_store_after_s"] is not None:
+        stop_store_at = began + request["stop_store_after_s"]
+    outcomes = _collect(pipes, pids, began, began + limit_s, store, stop_store_at)
+    if store is not None:
+        os.kill(store, signal.SIGKILL)
+        os.waitpid(store, 0)
+    return outcomes
+
+
+def _be_rank(
+    function: Callable[..., Any], rank: int, world_size: int, args: dict[str, Any], writer: int
+) -> None:
+    began = time.monotonic()
+    try:
+        ending, value = "returned", function(rank, world_size, **args)
+    except BaseException as error:
+        ending, value = "raised", f"{type(error).__name__}: {error}\n{traceback.format_exc()}"
+    try:
+        with os.fdopen(writer, "w") as stream:
+            json.dump([ending, value, time.monotonic() - began], stream)
+    finally:
+        os._exit(0 if ending == "returned" else 1)
+
+
+def _collect(
+    pipes: dict[int, int],
+    pids: dict[int, int],
+    began: float,
+    until: float,
+    store: int | None,
+    stop_store_at: float | None,
+) -> list[dict[str, Any]]:
+    said: dict[int, bytes] = dict.fromkeys(pids, b"")
+    open_pipes = set(pipes)
+    ended: dict[int, float] = {}
+    while open_pipes and time.monotonic() < until:
+        if store is not None and stop_store_at is not None and time.monotonic() >= stop_store_at:
+            os.kill(store, signal.SIGSTOP)
+            stop_store_at = None
+        for pipe in select.select(list(open_pipes), [], [], 0.05)[0]:
+            data = os.read(pipe, 1 << 20)
+            said[pipes[pipe]] += data
+            if not data:
+                open_pipes.remove(pipe)
+                ended[pipes[pipe]] = time.monotonic() - began
+    outcomes = []
+    for pipe, rank in pipes.items():
+        os.close(pipe)
+        hung = pipe in open_pipes
+        if hung:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pids[rank], signal.SIGKILL)
+        exit_code = os.waitstatus_to_exitcode(os.waitpid(pids[rank], 0)[1])
+        ending, value, seconds = "hung" if hung else "died", None, ended.get(rank, time.monotonic() - began)
+        if said[rank] and not hung:
+            ending, value, seconds = json.loads(said[rank])
+        outcomes.append(
+            {"rank": rank, "ending": ending, "value": value, "exit_code": exit_code, "seconds": seconds}
+        )
+    return outcomes
+
+
+def _fork_store(port: int) -> int:
+    """A process that hosts the TCPStore and nothing else, ready when this returns."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        from torch.distributed import TCPStore
+
+        store = TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False)
+        os.write(writer, b"ready")
+        while store is not None:
+            signal.pause()
+        os._exit(0)
+    os.close(writer)
+    assert os.read(reader, 5) == b"ready"
+    os.close(reader)
+    return pid
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1] == "torch")
