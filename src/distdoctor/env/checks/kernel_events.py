@@ -8,7 +8,7 @@ from distdoctor.env.checks.base import NotSeen, Passed, missing
 from distdoctor.env.facts.all import EnvFacts
 from distdoctor.env.facts.gpu import UNKNOWN_INDEX
 from distdoctor.env.facts.kernel_log import KernelEvent, KernelEventKind
-from distdoctor.env.pci_address import pci_key
+from distdoctor.env.pci import same_device
 from distdoctor.report.model import Evidence, GpuRef, Severity
 
 # On a live machine older events are told as history: the fault may have been repaired since. Our own choice.
@@ -65,7 +65,7 @@ def gpu_ref(facts: EnvFacts, pci: str | None, uuid: str | None = None) -> GpuRef
     """The GPU at an address, with its index, UUID and model where other evidence has them."""
     devices = facts.gpus.devices if facts.gpus is not None and facts.gpus.devices is not None else ()
     for device in devices:
-        same = (pci and device.pci and pci_key(pci) == pci_key(device.pci)) or (uuid and uuid == device.uuid)
+        same = same_device(pci, device.pci) or (uuid is not None and uuid == device.uuid)
         if same:
             index = device.index if device.index != UNKNOWN_INDEX else None
             return GpuRef(index=index, pci=device.pci or pci, uuid=device.uuid or uuid, model=device.name)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from distdoctor.env.catalog.xid import Xid, xid_of
-from distdoctor.env.checks.base import Check, Found, NotSeen, Outcome
+from distdoctor.env.checks.base import Check, Found, NotSeen, Outcome, Passed
 from distdoctor.env.checks.kernel_events import (
     boot_note,
     events_of,
@@ -25,7 +25,7 @@ from distdoctor.env.checks.kernel_events import (
 from distdoctor.env.checks.kernel_xid_actions import actions_for, cause_class_of, explanation_of, fault_of
 from distdoctor.env.facts.all import EnvFacts
 from distdoctor.env.facts.kernel_log import KernelEvent, KernelEventKind
-from distdoctor.env.pci_address import pci_key
+from distdoctor.env.pci import same_device, sysfs_address
 from distdoctor.report.model import Confidence, Evidence, GpuRef, Scope, Severity
 
 OFF_BUS_CODE = 79
@@ -79,10 +79,27 @@ def check_xid(facts: EnvFacts) -> Sequence[Outcome]:
     causes = [cause for cause in causes if cause.code != RECOVERY_CODE or cause.recovery]
     if not causes:
         return [nothing_found(facts, "Xid or lost GPU")]
+    told = [cause for cause in causes if _told_by_gpu_lost(facts, cause)]
+    causes = [cause for cause in causes if cause not in told]
+    if not causes:
+        names = ", ".join(_name(cause.gpu) for cause in told)
+        return [Passed(detail=f"the log tells the loss of GPU {names}, which gpu-lost reports; no other Xid")]
     folded: dict[tuple[object, ...], list[_Cause]] = {}
     for cause in causes:
         folded.setdefault((cause.code, cause.severity, cause.recovery), []).append(cause)
     return [_found(facts, group) for group in folded.values()]
+
+
+def _told_by_gpu_lost(facts: EnvFacts, cause: _Cause) -> bool:
+    """One root cause is told once: `gpu-lost` tells a GPU that is lost now, and one without any Xid line."""
+    if cause.code != OFF_BUS_CODE:
+        return False
+    devices = facts.gpus.devices if facts.gpus is not None and facts.gpus.devices is not None else ()
+    known = [device for device in devices if same_device(device.pci, cause.gpu.pci)]
+    if known:
+        return any(device.lost for device in known)
+    has_xid = any(event.code == OFF_BUS_CODE for event in (cause.root, *cause.others))
+    return not has_xid and cause.root.kind is KernelEventKind.OFF_BUS and cause.root.pci is not None
 
 
 def _by_gpu(facts: EnvFacts, events: Sequence[KernelEvent]) -> list[list[KernelEvent]]:
@@ -97,12 +114,16 @@ def _by_gpu(facts: EnvFacts, events: Sequence[KernelEvent]) -> list[list[KernelE
         if pci is None:
             homeless.append(event)
         else:
-            groups.setdefault((pci_key(pci), is_old(facts, event)), []).append(event)
+            groups.setdefault((_key(pci), is_old(facts, event)), []).append(event)
     lost = [key for key, group in groups.items() if any(_is_off_bus(event) for event in group)]
     for event in homeless:
         key = lost[0] if len(lost) == 1 else (event.uuid or "", is_old(facts, event))
         groups.setdefault(key, []).append(event)
     return list(groups.values())
+
+
+def _key(pci: str) -> str:
+    return sysfs_address(pci) or pci.lower()
 
 
 def _is_off_bus(event: KernelEvent) -> bool:
@@ -183,7 +204,7 @@ def _found(facts: EnvFacts, causes: list[_Cause]) -> Found:
     title = "could not be initialised by the driver" if first.code is None else first.row.title
     code = "init" if first.code is None else str(first.code)
     return Found(
-        key=code if many else f"{code}:{pci_key(first.gpu.pci)}" if first.gpu.pci else code,
+        key=code if many else f"{code}:{_key(first.gpu.pci)}" if first.gpu.pci else code,
         title=_short(f"{where} {title}{number}"),
         severity=first.severity,
         confidence=first.confidence,

@@ -96,8 +96,8 @@ class _Dump:
 
 
 def sniff(text: str) -> bool:
-    """True when a dump begins in `text`, or collect_env crashed in it."""
-    return bool(_START.search(text)) or "torch/utils/collect_env.py" in text
+    """True when a dump begins in `text`, or a traceback of collect_env or of `import torch` is in it."""
+    return bool(_START.search(text)) or _crash(text.split("\n")) is not None
 
 
 def read(text: str, origin: str) -> EnvFacts:
@@ -252,7 +252,8 @@ def _put_crash(reading: Reading, dump: _Dump, origin: str) -> None:
     reading.put("error_text", source, error_text)
     reading.put("error_where", source, where)
     if dump.value("torch") is None:
-        reading.put("state", source, ProbeState.RAISED)
+        absent = "No module named 'torch'" in error_text
+        reading.put("state", source, ProbeState.NOT_FOUND if absent else ProbeState.RAISED)
         reading.put("last_step", source, "collect_env" if inside_collect_env else "import torch")
 
 
@@ -270,7 +271,8 @@ def _crash(lines: list[str]) -> tuple[str, str, str, bool] | None:
             exception = _EXCEPTION.match(line)
             of_dump = any("collect_env" in frame for frame in frames)
             of_import = any(re.search(r"[/\\]torch[/\\]__init__\.py:", frame) for frame in frames)
-            if exception and frames and (of_dump or of_import):
+            is_absent = bool(exception and "No module named 'torch'" in (exception["text"] or ""))
+            if exception and frames and (of_dump or of_import or is_absent):
                 return frames[-1], exception["type"], exception["text"] or "", "collect_env" in frames[-1]
     return None
 

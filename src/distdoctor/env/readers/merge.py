@@ -12,7 +12,7 @@ from distdoctor.env.facts.gpu import UNKNOWN_INDEX, GpuDevice, GpuFacts, NvmlSta
 from distdoctor.env.facts.kernel_log import KernelLogFacts
 from distdoctor.env.facts.network import Interface, NetworkFacts, RdmaPort
 from distdoctor.env.facts.variables import VariableFacts
-from distdoctor.env.pci_address import pci_key
+from distdoctor.env.pci import same_device
 
 S = TypeVar("S", bound=Section)
 
@@ -95,7 +95,7 @@ def _same_gpu(ours: GpuDevice, theirs: GpuDevice) -> bool:
     if ours.uuid and theirs.uuid:
         return ours.uuid == theirs.uuid
     if ours.pci and theirs.pci:
-        return pci_key(ours.pci) == pci_key(theirs.pci)
+        return same_device(ours.pci, theirs.pci)
     return ours.index == theirs.index != UNKNOWN_INDEX
 
 

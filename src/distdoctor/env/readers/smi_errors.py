@@ -14,6 +14,7 @@ _HANDLE = re.compile(
     r"(?P<pci>[0-9A-Fa-f]{3,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])?:?\s*(?P<why>[A-Z][^\n]{2,160})"
 )
 _LOST_BY_UUID = re.compile(r"(?P<uuid>GPU-[0-9a-fA-F]{8}-[0-9a-fA-F-]{27})[^\n]{0,80}?(?:ERROR_)?GPU_IS_LOST")
+_KERNEL_TELLS = re.compile(r"Xid \([^)]*\): 79\b|NVRM:[^\n]*fallen off the bus")
 _LOST_BY_INDEX = re.compile(r"GPU (?P<index>\d{1,3})\b[^\n]{0,60}?(?:NVML_ERROR_GPU_IS_LOST|GPU is lost)")
 
 _STATES = (
@@ -42,7 +43,7 @@ def has_error(text: str) -> bool:
     return bool(
         _HANDLE.search(text)
         or _NO_DEVICES.search(text)
-        or _LOST_BY_UUID.search(text)
+        or (_LOST_BY_UUID.search(text) and not _KERNEL_TELLS.search(text))
         or _LOST_BY_INDEX.search(text)
         or _MISMATCH.search(text)
         or any(pattern.search(text) for pattern, _ in _STATES)
@@ -96,7 +97,9 @@ def _lost(text: str, source: str) -> tuple[GpuDevice, ...]:
         index = int(match["index"]) if match["index"] else UNKNOWN_INDEX
         key = (match["pci"] or str(index)).lower()
         found.setdefault(key, _lost_device(index, why, source, pci=_pci(match["pci"])))
-    for match in _LOST_BY_UUID.finditer(text):
+    # Beside the kernel's own lines, tools that stumble over the lost GPU add nothing but another name for it.
+    followers = () if _KERNEL_TELLS.search(text) else _LOST_BY_UUID.finditer(text)
+    for match in followers:
         found.setdefault(
             match["uuid"], _lost_device(UNKNOWN_INDEX, "GPU is lost", source, uuid=match["uuid"])
         )
