@@ -127,7 +127,7 @@ def make_verdict(
         summary = " ".join(
             part
             for part in (
-                _sentence(f"{about}: {worst.title}"),
+                f"{about}: {worst.title}.",
                 worst.explanation,
                 f"{others} more finding{'s' if others > 1 else ''} below." if others else "",
                 missing,
@@ -160,7 +160,7 @@ def make_verdict(
     return Verdict(
         status=status,
         title=title if len(title) <= MAX_TITLE else f"no fault found in {seen}",
-        summary=f"{_sentence(about)} No fault found in {seen}{unseen}.{notes}",
+        summary=f"{about}: no fault found in {seen}{unseen}.{notes}",
         confidence=Confidence.MEDIUM if unseen else Confidence.HIGH,
         fault=Fault.UNKNOWN,
     )
