@@ -108,15 +108,19 @@ def _async_errors(view: NcclView, value: str) -> Risk | None:
 
 def _no_caching(view: NcclView, value: str) -> Risk | None:
     del view
+    if value.strip() == "1":
+        return Risk(
+            severity=Severity.WARNING,
+            title="PYTORCH_NO_CUDA_MEMORY_CACHING=1 makes every tensor a cudaMalloc",
+            why="Each allocation and each free goes to the driver and waits for the GPU: very slow.",
+            source="PyTorch documentation, CUDA semantics: memory management",
+        )
     return Risk(
-        severity=Severity.WARNING,
-        confidence=Confidence.MEDIUM,
-        title="PYTORCH_NO_CUDA_MEMORY_CACHING makes every tensor a cudaMalloc",
-        why=(
-            "Each allocation and each free waits for the GPU: very slow. "
-            f"torch looks only whether the name is set, so {value or 'an empty value'!s} has the same effect."
-        ),
-        source="torch, c10/cuda/CUDACachingAllocator.cpp",
+        severity=Severity.INFO,
+        confidence=Confidence.LOW,
+        title="PYTORCH_NO_CUDA_MEMORY_CACHING is set, though not to 1",
+        why="Some versions of torch look only whether the name is set; the caching allocator is then off all the same.",
+        source="torch, c10/cuda/CUDACachingAllocator.cpp, older versions",
     )
 
 
