@@ -55,12 +55,14 @@ def rich_markup(text: str) -> str:
 _CODE = re.compile(r"`([^`\n]+)`")
 # What GitHub or GitLab would turn into a link, a mention, a reference, a formula or an emoji.
 _LINKING = re.compile(
-    r"@|://|www\.|mailto:|xmpp:|\$|:[a-z0-9_+\-]+:|(?:^|\W)[#!~%&](?=\w)|\bGH-\d|\b[0-9a-f]{7,}\b",
+    r"@|://|www\.|mailto:|xmpp:|\$|:[a-z_+\-]{2,}\d?:|(?:^|\W)[#!~%&](?=\w)|\bGH-\d|\b[0-9a-f]{7,}\b",
     re.IGNORECASE,
 )
 _SPECIAL = re.compile(r"[\\`*\[\]|~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 _ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
-_BLOCK_START = re.compile(r"(?P<sign>[#+\-=>])|(?P<number>\d+)(?P<dot>[.)])")
+_BLOCK_START = re.compile(r"(?P<sign>[#+\-](?=[#+\-\s]|$)|=+$)|(?P<number>\d+)(?P<dot>[.)])(?=\s|$)")
+# Punctuation around a word that stays outside its code.
+_PEEL = re.compile(r"(?P<before>[(]*)(?P<word>.*?)(?P<after>[),.;:]*)", re.DOTALL)
 
 
 def markdown_text(text: str) -> str:
@@ -70,7 +72,7 @@ def markdown_text(text: str) -> str:
     """
     parts: list[str] = []
     position = 0
-    flat = text.replace("\n", " ⏎ ")
+    flat = text.replace("\n", " ⏎ ").strip()
     for match in _CODE.finditer(flat):
         parts += (_prose(flat[position : match.start()]), markdown_code(match[1]))
         position = match.end()
@@ -99,12 +101,23 @@ def markdown_block(text: str) -> str:
     return f"{fence}sh\n{text}\n{fence}\n"
 
 
+def markdown_summary(text: str) -> str:
+    """`text` for inside `<summary>`, where Markdown is not read but mentions and references still are."""
+    words = html.escape(text).split(" ")
+    return " ".join(
+        f"<code>{word}</code>" if _LINKING.search(html.unescape(word)) else word for word in words
+    )
+
+
 def _prose(text: str) -> str:
     return re.sub(r"\S+", lambda match: _word(match[0]), text)
 
 
 def _word(word: str) -> str:
     if _LINKING.search(word):
+        peeled = _PEEL.fullmatch(word)
+        if peeled is not None and peeled["word"]:
+            return peeled["before"] + markdown_code(peeled["word"].replace("`", "'")) + peeled["after"]
         return markdown_code(word.replace("`", "'"))
     word = _SPECIAL.sub(lambda match: "\\" + match[0], word)
     return re.sub(r"[<>]|&(?=#?\w+;)", lambda match: _ENTITIES[match[0]], word)
@@ -116,6 +129,7 @@ def _not_a_block(text: str) -> str:
         return text
     if start["sign"]:
         return "\\" + text
+    # `1.` would start a list.
     return f"{start['number']}\\{start['dot']}{text[start.end() :]}"
 
 

@@ -9,7 +9,7 @@ from distdoctor.report.model import Culprit, Fact, GpuRef, Scope
 from distdoctor.units import fold_ints
 
 # Beyond this many groups a list of hosts is counted, not spelled out.
-MAX_HOST_GROUPS = 3
+MAX_HOST_GROUPS = 4
 MAX_LISTED = 4
 
 _NUMBERED = re.compile(r"(?P<head>.*?[^\d])(?P<number>\d{1,9})(?P<tail>\D*)", re.DOTALL)

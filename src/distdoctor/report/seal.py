@@ -28,7 +28,7 @@ from distdoctor.report.model import (
 )
 from distdoctor.report.secret_names import Secrecy, secrecy_of
 
-__all__ = ["mask_text", "seal"]
+__all__ = ["mask_text", "seal", "visible"]
 
 T = TypeVar("T")
 

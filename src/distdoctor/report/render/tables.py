@@ -1,0 +1,137 @@
+"""Tables, series and facts as aligned plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.cells import cell_len, set_cell_size
+
+from distdoctor.report.model import Column, Fact, Report, Scalar, Series, Table
+from distdoctor.report.names import count_hosts, fact_value, scalar_text
+from distdoctor.report.reading import facts_by_group, facts_differ, series_rows
+from distdoctor.report.render.lines import BLANK, Line, Span, wrapped
+from distdoctor.units import fold_ints
+
+# A cell wider than this is cut; the whole of it is in the JSON.
+MAX_CELL = 48
+# More rows than this nobody reads on a terminal.
+MAX_ROWS = 100
+MAX_BARS = 64
+_BAR_CELLS = 30
+
+
+def header_of(column: Column) -> str:
+    """`busbw (GB/s)`."""
+    return f"{column.name} ({column.unit})" if column.unit else column.name
+
+
+def table_lines(table: Table, *, indent: str, max_rows: int = MAX_ROWS) -> list[Line]:
+    """Title, header, rows, note; rows beyond `max_rows` are counted."""
+    header = [header_of(column) for column in table.columns]
+    right = [column.align == "right" for column in table.columns]
+    rows = [[_cell(value) for value in row] for row in table.rows[:max_rows]]
+    lines = [(Span(indent), Span(table.title, "bold")), *_grid(header, rows, right, indent)]
+    if len(table.rows) > max_rows:
+        lines.append(
+            (Span(f"{indent}… {len(table.rows) - max_rows} more rows, in the HTML and JSON report", "dim"),)
+        )
+    if table.note:
+        lines += [(Span(indent), Span(line, "dim")) for line in table.note.split("\n")]
+    return lines
+
+
+def series_lines(series: Series, *, indent: str) -> list[Line]:
+    """A series as rows; bars are drawn as well."""
+    header, rows = series_rows(series)
+    shown = rows[:MAX_BARS]
+    right = [False, *[True] * (len(header) - 1)]
+    title = (Span(indent), Span(series.title, "bold"))
+    if series.kind != "bars" or not series.values:
+        lines = [title, *_grid(header, [list(row) for row in shown], right, indent)]
+    else:
+        bars = _bars(series.values[0][: len(shown)])
+        grid = _grid(
+            [*header, ""],
+            [[*row, bar] for row, bar in zip(shown, bars, strict=False)],
+            [*right, False],
+            indent,
+        )
+        lines = [title, grid[0]]
+        lines += [
+            tuple(Span(span.text, "red") for span in line) if index in series.hot else line
+            for index, line in enumerate(grid[1:])
+        ]
+    if len(rows) > len(shown):
+        lines.append((Span(f"{indent}… {len(rows) - len(shown)} more, in the HTML and JSON report", "dim"),))
+    return lines
+
+
+def fact_lines(report: Report, *, width: int, indent: str) -> list[Line]:
+    """Every fact, grouped by the first part of its key, with source; hosts where they differ."""
+    lines: list[Line] = []
+    differ = facts_differ(report)
+    for group, facts in facts_by_group(report).items():
+        if lines:
+            lines.append(BLANK)
+        lines.append((Span(indent), Span(group, "bold")))
+        name_width = min(max(len(_short_key(fact)) for fact in facts), 36)
+        for fact in facts:
+            lines += _fact(fact, name_width, width, indent, show_hosts=fact.key in differ)
+    return lines
+
+
+def fact_place(fact: Fact) -> str:
+    """The hosts, else the ranks, that a fact was read on."""
+    if fact.hosts:
+        return count_hosts(fact.hosts)
+    return f"ranks {fold_ints(fact.ranks)}" if fact.ranks else ""
+
+
+def _fact(fact: Fact, name_width: int, width: int, indent: str, *, show_hosts: bool) -> list[Line]:
+    place = fact_place(fact) if show_hosts else ""
+    tail = "; ".join(each for each in (place, fact.source or "") if each)
+    text = fact_value(fact) + (f"  [{tail}]" if tail else "")
+    head = f"{indent}  {_short_key(fact):<{name_width}}  "
+    return wrapped(
+        text,
+        width=width,
+        indent=" " * len(head),
+        first=(Span(head),),
+        style="" if fact.value is not None else "dim",
+    )
+
+
+def _short_key(fact: Fact) -> str:
+    return fact.key.partition(".")[2] or fact.key
+
+
+def _cell(value: Scalar) -> str:
+    text = scalar_text(value)
+    return text if cell_len(text) <= MAX_CELL else set_cell_size(text, MAX_CELL - 1).rstrip() + "…"
+
+
+def _grid(
+    header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool], indent: str
+) -> list[Line]:
+    widths = [
+        max(cell_len(text) for text in (name, *(row[index] for row in rows if index < len(row))))
+        for index, name in enumerate(header)
+    ]
+    lines: list[Line] = [(Span(indent), Span(_row(header, widths, right), "dim"))]
+    lines += [(Span(indent), Span(_row(row, widths, right))) for row in rows]
+    return lines
+
+
+def _row(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
+    padded = []
+    for cell, width, is_right in zip(cells, widths, right, strict=False):
+        gap = " " * max(width - cell_len(cell), 0)
+        padded.append(gap + cell if is_right else cell + gap)
+    return "  ".join(padded).rstrip()
+
+
+def _bars(values: Sequence[float | None]) -> list[str]:
+    top = max((value for value in values if value is not None), default=0)
+    if top <= 0:
+        return [""] * len(values)
+    return ["" if value is None else "█" * round(_BAR_CELLS * max(value, 0) / top) for value in values]
