@@ -146,6 +146,26 @@ def test_ports_of_pasted_text_have_no_board_and_no_pci() -> None:
     assert (found.severity, found.key) == (Severity.CRITICAL, "all-down")
 
 
+def test_one_port_of_pasted_text_that_differs_is_accused_with_less_confidence() -> None:
+    ports = tuple(
+        RdmaPort(
+            device=f"mlx5_{number}",
+            port=1,
+            board="MT4129",
+            link_layer="InfiniBand",
+            state="DOWN" if number == 3 else "ACTIVE",
+            phys_state="Polling" if number == 3 else "LinkUp",
+        )
+        for number in range(8)
+    )
+    found = only(check_rdma_port_state(EnvFacts(origin="ibstat.txt", network=NetworkFacts(rdma_ports=ports))))
+    assert (found.severity, found.confidence, found.key) == (
+        Severity.CRITICAL,
+        Confidence.MEDIUM,
+        "down:mlx5_3/1",
+    )
+
+
 def test_a_lone_unplugged_card_is_not_critical(tmp_path: Path) -> None:
     files = {**BASE, **LOOPBACK}
     for function in range(2):

@@ -173,12 +173,16 @@ def _down(facts: EnvFacts, ports: Sequence[RdmaPort], active: Sequence[RdmaPort]
     if not ports:
         return []
     names = join_names([port_name(port) for port in ports], 3)
+    listed = _named_ports(facts)
+    by_name = listed is not None and not listed.excludes
+    # Without PCI addresses (pasted text) a port may be the unused second one of its card.
+    sure = by_name or all(port.pci is not None for port in ports)
     return [
         Found(
             key=_key("down", ports),
             title=f"RDMA port {names} is not ACTIVE, {len(active)} others are"[:80],
             severity=Severity.CRITICAL,
-            confidence=Confidence.HIGH,
+            confidence=Confidence.HIGH if sure else Confidence.MEDIUM,
             evidence=tuple(
                 _evidence(port, "ACTIVE, as its siblings", "equal cards of this host") for port in ports
             ),
