@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
+
 from distdoctor.env.checks_job_network import run_job_network
 from distdoctor.env.collect.network import collect_network
 from distdoctor.env.facts.all import EnvFacts
@@ -181,3 +183,23 @@ def test_hosts_whose_network_was_not_seen_are_left_out() -> None:
         "host-c": facts(NetworkFacts()),
     }
     assert run_job_network(hosts) == []
+
+
+def test_nonsense_from_another_rank_breaks_nothing() -> None:
+    odd = NetworkFacts(
+        interfaces=(
+            Interface(name="eth0", is_up=True, addresses=(Address(address="10.0.0.2", prefix_length=99),)),
+            Interface(
+                name="eth1", is_up=True, addresses=(Address(address="not an address", prefix_length=24),)
+            ),
+        ),
+        rdma_ports=(),
+        routes=(Route(network="nowhere", interface="eth0"),),
+    )
+    hosts = {"host-a": facts(net(("eth0", "10.0.0.1/24"))), "host-b": facts(odd)}
+    run_job_network(hosts)
+
+
+def test_facts_survive_the_way_between_ranks(tmp_path: Path) -> None:
+    network = ib(tmp_path, 1)
+    assert msgspec.json.decode(msgspec.json.encode(network), type=NetworkFacts) == network

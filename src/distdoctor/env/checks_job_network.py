@@ -13,7 +13,7 @@ from distdoctor.env.facts.all import EnvFacts
 from distdoctor.env.facts.network import RdmaPort
 from distdoctor.env.predict_gid import GidChoice, gid_ipv4, predict_gid, roce_version
 from distdoctor.env.predict_nccl import ChosenInterface, port_name, values_in_force
-from distdoctor.env.subnets import common_subnets, subnet_of
+from distdoctor.env.subnets import common_subnets, leads_to, reachable_networks, subnet_of
 from distdoctor.env.versions import at_least
 from distdoctor.report.model import Action, Confidence, Evidence, Fault, Scope, Severity, Team
 
@@ -117,18 +117,11 @@ def _without_route(hosts: Hosts, first: Mapping[str, ChosenInterface]) -> dict[s
     found = {}
     for host in first:
         network = hosts[host].network
-        if network is None or network.routes is None:
+        ways = reachable_networks(network) if network is not None else None
+        if ways is None:
             continue
-        ways = [ipaddress.ip_network(route.network) for route in network.routes]
-        ways += [
-            subnet
-            for interface in network.interfaces or ()
-            for subnet in map(subnet_of, interface.addresses)
-            if subnet is not None
-        ]
         for other, taken in first.items():
-            target = ipaddress.ip_address(taken.address.address)
-            if other != host and not any(target in way for way in ways if way.version == target.version):
+            if other != host and not leads_to(ways, taken.address.address):
                 found[host] = taken.address.address
                 break
     return found

@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 from distdoctor.env.facts.network import Address, Interface, RdmaPort
 from distdoctor.env.facts.variables import VariableFacts
 from distdoctor.env.name_filter import NameFilter, parse_name_filter
+from distdoctor.env.subnets import subnet_of
 from distdoctor.env.versions import at_least
 
 T = TypeVar("T")
@@ -175,10 +176,8 @@ def _in_comm_id_subnet(usable: Sequence[_Usable], comm_id: str) -> tuple[ChosenI
     except ValueError:  # unset, or a name, which we do not resolve here
         return ()
     for interface, address in usable:
-        if address.prefix_length is None:
-            continue
-        network = ipaddress.ip_network(f"{address.address}/{address.prefix_length}", strict=False)
-        if target.version == network.version and target in network:
+        network = subnet_of(address)
+        if network is not None and target.version == network.version and target in network:
             return (ChosenInterface(name=interface.name, address=address, interface=interface),)
     return ()
 

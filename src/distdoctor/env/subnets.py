@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from distdoctor.env.facts.network import Address
+from distdoctor.env.facts.network import Address, NetworkFacts
 
-_Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +23,7 @@ class CommonSubnets:
     """Address → hosts that all hold it (docker0's 172.17.0.1 on each): such a subnet joins nobody."""
 
 
-def subnet_of(address: Address) -> _Network | None:
+def subnet_of(address: Address) -> Network | None:
     """The network of an address; None for text that is no address or a missing prefix length."""
     if address.prefix_length is None:
         return None
@@ -30,6 +31,29 @@ def subnet_of(address: Address) -> _Network | None:
         return ipaddress.ip_network(f"{address.address}/{address.prefix_length}", strict=False)
     except ValueError:
         return None
+
+
+def reachable_networks(network: NetworkFacts) -> list[Network] | None:
+    """What the host's routes and own subnets lead to; None when the routes were not read."""
+    if network.routes is None:
+        return None
+    found: list[Network] = []
+    for route in network.routes:
+        # Facts also come from other ranks: text that is no network leads nowhere.
+        with contextlib.suppress(ValueError):
+            found.append(ipaddress.ip_network(route.network, strict=False))
+    for interface in network.interfaces or ():
+        found += [subnet for subnet in map(subnet_of, interface.addresses) if subnet is not None]
+    return found
+
+
+def leads_to(networks: Sequence[Network], address: str) -> bool:
+    """Is the address in one of the networks? False for text that is no address."""
+    try:
+        target = ipaddress.ip_address(address.strip("[]").partition("%")[0])
+    except ValueError:
+        return False
+    return any(target in each for each in networks if each.version == target.version)
 
 
 def common_subnets(hosts: Mapping[str, Sequence[Address]]) -> CommonSubnets:

@@ -12,7 +12,7 @@ from distdoctor.env.facts.all import EnvFacts
 from distdoctor.env.facts.network import NetworkFacts
 from distdoctor.env.predict_gloo import is_loopback, predict_gloo
 from distdoctor.env.predict_nccl import values_in_force
-from distdoctor.env.subnets import subnet_of
+from distdoctor.env.subnets import leads_to, reachable_networks
 from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severity, Team
 
 GLOO = "torch, ProcessGroupGloo::createDefaultDevice"
@@ -115,19 +115,10 @@ def _is_address(text: str) -> bool:
 
 def _unreachable(network: NetworkFacts | None, found: Sequence[str]) -> bool | None:
     """True when no subnet of this host and no route leads to any of the addresses; None when not known."""
-    if network is None or network.routes is None:
+    ways = reachable_networks(network) if network is not None else None
+    if ways is None:
         return None
-    networks = [ipaddress.ip_network(route.network) for route in network.routes]
-    for interface in network.interfaces or ():
-        networks += [subnet for subnet in map(subnet_of, interface.addresses) if subnet is not None]
-    targets = [
-        ipaddress.ip_address(each.strip("[]").partition("%")[0]) for each in found if _is_address(each)
-    ]
-    if not targets:
-        return None
-    return not any(
-        target in each for target in targets for each in networks if each.version == target.version
-    )
+    return not any(leads_to(ways, each) for each in found)
 
 
 def _does_not_resolve(facts: EnvFacts, address: str) -> Found:
