@@ -228,6 +228,14 @@ def _nccl_actions(facts: EnvFacts, culprit: NcclLibrary | None) -> tuple[Action,
                 command=without_paths(facts),
             )
         )
+    elif "nccl" in _variable(facts, "LD_PRELOAD"):
+        actions.append(
+            Action(
+                team=Team.PLATFORM,
+                text="Take libnccl out of LD_PRELOAD for this job",
+                command=without_paths(facts),
+            )
+        )
     wheels = nccl_wheels(facts)
     wanted = next((name for name in wheels if pinned(facts, name)), None) or _wheel_of_build(facts, wheels)
     if wanted is not None:
@@ -254,6 +262,10 @@ def _nccl_actions(facts: EnvFacts, culprit: NcclLibrary | None) -> tuple[Action,
             )
         )
     return tuple(actions)
+
+
+def _variable(facts: EnvFacts, name: str) -> str:
+    return facts.variables.environment.get(name, "") if facts.variables is not None else ""
 
 
 def _wheel_of_build(facts: EnvFacts, wheels: Iterable[str]) -> str | None:
