@@ -211,9 +211,9 @@ def _read_string(stream: BinaryIO, offset: int) -> str:
 def _read_at(stream: BinaryIO, offset: int, size: int, *, exact: bool = True) -> bytes:
     try:
         stream.seek(offset)
-        data = stream.read(size)
-    except (OverflowError, ValueError) as error:
+    except (OverflowError, ValueError, OSError) as error:  # beyond what the file system can address
         raise ValueError(f"ELF offset out of range: {error}") from None
+    data = stream.read(size)
     if exact and len(data) < size:
         raise ValueError("ELF file is cut short")
     return data

@@ -6,13 +6,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from distdoctor.env.catalog.known_bugs import KnownBug, nccl_known_bugs
-from distdoctor.env.checks.base import Check, Found, NotApplicable, Outcome, Passed, missing
+from distdoctor.env.checks.base import Check, Found, NotApplicable, NotSeen, Outcome, Passed, missing
 from distdoctor.env.checks.nccl_risk import is_off, is_on
 from distdoctor.env.checks.nccl_view import NcclView, view_of
 from distdoctor.env.facts.all import EnvFacts
+from distdoctor.env.facts.base import Unread
 from distdoctor.env.facts.process import UNLIMITED
 from distdoctor.env.versions import below
-from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severity, Team
+from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severity, SkipCause, Team
 
 # CAP_SYS_NICE of capability.h: NUMA memory calls need it inside Docker's seccomp profile.
 _CAP_SYS_NICE = 1 << 23
@@ -32,6 +33,7 @@ def check_known_bugs(facts: EnvFacts) -> Sequence[Outcome]:
         return [missing(facts, "nccl.loaded_version")]
     hits: list[KnownBug] = []
     leads: list[KnownBug] = []
+    unseen: list[KnownBug] = []
     for bug in nccl_known_bugs():
         if not bug.covers(view.nccl):
             continue
@@ -40,11 +42,15 @@ def check_known_bugs(facts: EnvFacts) -> Sequence[Outcome]:
             continue
         if bug.certain and all(answers):
             hits.append(bug)
-        else:
+        elif not answers or any(answers):
             leads.append(bug)
+        else:
+            unseen.append(bug)
     outcomes: list[Outcome] = [_hit(facts, view, bug) for bug in hits]
     if leads:
         outcomes.append(_leads(view, leads))
+    if unseen:
+        outcomes.append(_unseen(facts, view, unseen))
     return outcomes or [Passed(detail=f"no fault of our list concerns NCCL {view.nccl_text} here")]
 
 
@@ -107,6 +113,15 @@ def _leads(view: NcclView, bugs: Sequence[KnownBug]) -> Found:
         cause_class="software:nccl_known_bug",
         fault=Fault.SOFTWARE,
     )
+
+
+def _unseen(facts: EnvFacts, view: NcclView, bugs: Sequence[KnownBug]) -> NotSeen:
+    wanted = sorted({name.replace("_", " ") for bug in bugs for name in bug.when})
+    cause = SkipCause.NOT_ASKED if facts.is_live else SkipCause.NOT_IN_EVIDENCE
+    reason = (
+        f"{len(bugs)} known faults of NCCL {view.nccl_text} depend on what was not seen: {', '.join(wanted)}"
+    )
+    return NotSeen(unread=Unread(cause=cause, reason=reason), what="conditions of known faults")
 
 
 def _setting(view: NcclView, name: _Argument) -> str | None:

@@ -50,7 +50,7 @@ def check_unknown(facts: EnvFacts) -> Sequence[Outcome]:
 def _typo(view: NcclView, setting: Setting, near: NearName) -> Found:
     name = setting.name
     is_nccl = name.upper().startswith("NCCL_")
-    sure = near.is_close and not (is_nccl and view.catalog_is_older)
+    covered = not (is_nccl and view.catalog_is_older)
     also_set = near.name in view.settings
     notes = [f"Nobody that we know reads `{name.strip()}`; `{near.name}` exists: {near.why}."]
     if is_nccl and view.catalog_is_older:
@@ -63,9 +63,9 @@ def _typo(view: NcclView, setting: Setting, near: NearName) -> Found:
         )
     return Found(
         key=name.strip(),
-        title=f"Variable {name.strip()[:32]} has no effect; {near.name[:32]} was probably meant"[:80],
+        title=_title(name.strip(), near.name),
         severity=Severity.INFO if also_set else Severity.WARNING,
-        confidence=Confidence.HIGH if sure else Confidence.MEDIUM if near.is_close else Confidence.LOW,
+        confidence=_confidence(near, covered=covered),
         evidence=(
             setting_evidence(setting, expected=near.name, source="catalog of NCCL's and torch's variables"),
         ),
@@ -74,12 +74,25 @@ def _typo(view: NcclView, setting: Setting, near: NearName) -> Found:
             Action(
                 team=Team.JOB_OWNER,
                 text=f"Correct the name where it is set ({setting.origin})",
-                command=f"unset '{name}'; export {near.name}=…" if "'" not in name else None,
+                command=f"unset {name}; export {near.name}=…" if name.isidentifier() else None,
             ),
         ),
         cause_class="config:variable_typo",
         fault=Fault.CONFIG,
     )
+
+
+def _title(name: str, meant: str) -> str:
+    for text in (f"{name} has no effect; {meant} was probably meant", f"{name} has no effect: misspelt?"):
+        if len(text) <= 80:
+            return text
+    return f"{name[:60]}… has no effect"
+
+
+def _confidence(near: NearName, *, covered: bool) -> Confidence:
+    """Two letters off, or a name that our catalog may lack, is one step less sure each."""
+    steps = (not near.is_close) + (not covered)
+    return (Confidence.HIGH, Confidence.MEDIUM, Confidence.LOW)[steps]
 
 
 def _unknown(view: NcclView, unknown: Sequence[Setting]) -> Found:
