@@ -48,7 +48,8 @@ def check_hang_evidence(facts: EnvFacts) -> Sequence[Outcome]:
         return [NotApplicable(detail="this torch is built without CUDA: there is no NCCL watchdog")]
     if torch is not None and torch.found is False:
         return [NotApplicable(detail="torch is not installed")]
-    if facts.variables is None:
+    if facts.variables is None or "environment" in facts.variables.unread:
+        # A text that shows some variables does not say that the others are unset.
         return [missing(facts, "variables.environment")]
     view = view_of(facts)
     if view.torch is None:

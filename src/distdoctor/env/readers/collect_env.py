@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from distdoctor.env.cpu_list import parse_cpu_list
 from distdoctor.env.facts.all import EnvFacts
 from distdoctor.env.facts.base import Reading
 from distdoctor.env.facts.gpu import GpuDevice, GpuFacts, MigInstance, NvmlState
@@ -17,7 +18,6 @@ from distdoctor.env.facts.host import HostFacts, NumaNode
 from distdoctor.env.facts.nccl import NcclFacts
 from distdoctor.env.facts.torch import ProbeState, PythonFacts, TorchFacts, TorchProbe
 from distdoctor.env.readers import collect_env_warnings
-from distdoctor.env.readers.cpu_list import parse_cpu_list
 from distdoctor.report.model import SkipCause
 
 # Label as printed → our key. Older and newer layouts differ in which lines there are, not in their words.
@@ -432,7 +432,10 @@ def _put_cpu(reading: Reading, dump: _Dump, origin: str) -> None:
         key, value = match["key"].strip(), match["value"].strip()
         node = re.fullmatch(r"NUMA node(\d+) CPU\(s\)", key)
         if node:
-            nodes.append(NumaNode(node=int(node[1]), cpus=parse_cpu_list(value)))
+            try:
+                nodes.append(NumaNode(node=int(node[1]), cpus=parse_cpu_list(value)))
+            except ValueError:  # a list that a copy cut
+                continue
         elif key == "Model name" and reading.get("cpu_model") is None:
             reading.put("cpu_model", source, value)
         elif key in ("CPU(s)", "Socket(s)") and value.isdigit() and len(value) < 7:

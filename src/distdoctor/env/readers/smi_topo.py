@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from distdoctor.env.cpu_list import parse_cpu_list
 from distdoctor.env.facts.gpu import GpuDevice, GpuFacts, PairLink
-from distdoctor.env.readers.cpu_list import parse_cpu_list
 
 _COLUMN = re.compile(r"(?:GPU|NIC)\d+|(?:mlx|bnxt|irdma|hfi|qedr|efa|rdmap|ibp|roce|cxgb)\w*")
 _HEADER = re.compile(r"^\s*GPU\d+(?:\s|$)")
@@ -35,12 +35,12 @@ def read_topology(text: str, origin: str) -> GpuFacts:
             a, b = nics.get(name, name), nics.get(other, other)
             pairs.setdefault((a, b) if (b, a) not in pairs else (b, a), PairLink(a=a, b=b, kind=kind))
         if name.startswith("GPU") and rest:
-            cpus = parse_cpu_list(rest[0])
+            cpus = _cpus(rest[0])
             numa = int(rest[1]) if len(rest) > 1 and rest[1].isdigit() else None
             devices.append(
                 GpuDevice(
                     index=int(name[3:]),
-                    local_cpus=cpus or None,
+                    local_cpus=cpus,
                     numa_node=numa,
                     sources={"local_cpus": source, "numa_node": source},
                 )
@@ -50,6 +50,14 @@ def read_topology(text: str, origin: str) -> GpuFacts:
     return GpuFacts(
         devices=tuple(devices) or None, pair_links=tuple(pairs.values()), sources={"pair_links": source}
     )
+
+
+def _cpus(text: str) -> tuple[int, ...] | None:
+    """CPUs of the affinity column; None for "N/A" and for a list that a narrow terminal cut."""
+    try:
+        return parse_cpu_list(text) or None
+    except ValueError:
+        return None
 
 
 def _matrix(text: str) -> list[tuple[str, dict[str, str], list[str]]]:

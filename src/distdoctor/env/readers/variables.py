@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import re
 
+from distdoctor.env.facts.base import Unread
 from distdoctor.env.facts.scheduler import SchedulerFacts
 from distdoctor.env.facts.variables import Setting, VariableFacts
+from distdoctor.report.model import SkipCause
 
 # Only names that matter to distributed training are taken; others may hold secrets.
 _RELEVANT = re.compile(
@@ -23,6 +25,13 @@ _LINE = re.compile(
 )
 _ALLOCATOR = re.compile(r"^\s*Caching allocator config\s*:\s*(?P<value>\{.{0,2000}\})\s*$", re.MULTILINE)
 _MAX_NAMES = 500
+
+# Beside the values that a text does show: absence in a text is not absence in the process.
+PARTIAL = Unread(
+    cause=SkipCause.NOT_IN_EVIDENCE,
+    reason="the text shows some variables of the job; others may be set",
+    how="run `distdoctor env --pid PID` beside the job, or give the output of `env`",
+)
 
 
 def sniff(text: str) -> bool:
@@ -45,6 +54,7 @@ def read(text: str, origin: str) -> VariableFacts | None:
         environment=values,
         settings=settings,
         sources={"environment": origin, "settings": origin},
+        unread={"environment": PARTIAL},
     )
 
 
