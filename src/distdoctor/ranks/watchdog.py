@@ -1,0 +1,409 @@
+"""When ranks that measure together stop making progress: who is missing, who is frozen, and a report of it.
+
+Every rank runs one. The main thread says which phase it enters and leaves; two threads of the watchdog beat a
+heart and look at the clock. When nothing has moved for the deadline, the lowest rank that entered the furthest
+phase calls `report` with what is known, and all ranks end, although their main threads sit in a collective
+that never returns (the interpreter lock is released in there).
+
+- Judged is the furthest phase that any rank has entered. A rank's own phase would not do: a rank 0 that hangs
+  times out in an older phase, which everybody had entered, and finds nobody missing.
+- The heart beats in a thread of its own. Beating in the thread that judges would stop while it waits, and
+  healthy ranks would look frozen.
+- Nothing here is a collective, and every call to the store has a time limit.
+
+A rank that hangs while it holds the interpreter lock runs no thread; its peers name it as frozen.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+
+import msgspec
+
+from distdoctor.exit_codes import ExitCode
+from distdoctor.ranks.ending import StoppedRank, end_stopped_peers
+from distdoctor.ranks.processes import Life, boot_id, life_of, pid_namespace, read_stat
+from distdoctor.ranks.store import Store, StoreLostError, TimedStore
+from distdoctor.ranks.terminate import Termination, end_process, on_terminate
+
+_POLL_S = 0.1
+
+# A heart that stays still for this many beats has stopped. Our own threshold; three beats may be lost to load.
+_BEATS_TO_BE_SURE = 3.2
+
+# All ranks together beat at most this often a second: the store serves some 100,000 calls. Our own bound.
+_BEATS_PER_S = 2000
+_MIN_BEAT_S = 0.5
+
+# How long the others wait for the report of the rank whose turn it is, beyond its look at the hearts; and for
+# a rank that claimed to write it. Our own thresholds.
+_REPORT_PATIENCE_S = 2.0
+_WRITING_S = 10.0
+
+# A rank that hosts the store stays this long after its report, so that the others can read that it is out.
+_HOST_LINGERS_S = 2.0
+
+# Details of at most this many absent ranks are fetched; beyond it their numbers say enough. Our own bound.
+_MAX_DESCRIBED = 256
+_MAX_PHASE_CHARS = 200
+
+
+class _Presence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a rank says about itself in the store."""
+
+    rank: int
+    host: str
+    pid: int
+    start_ticks: int
+    boot_id: str
+    pid_namespace: str
+    phase: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Absentee:
+    """A rank that holds the others up, as far as it is known."""
+
+    rank: int
+    host: str | None = None
+    pid: int | None = None
+    last_phase: str | None = None
+    """The last phase that it entered."""
+    life: Life | None = None
+    """State of its process; None when it is not on this host."""
+    beats: bool | None = None
+    """Whether its heart still beats: then it runs, and is only late; None when that was not looked at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stall:
+    """Why there is no progress."""
+
+    reason: str
+    reporter: int
+    phase: str | None
+    """The furthest phase that any rank has entered; None when none was."""
+    missing: tuple[Absentee, ...] = ()
+    """Ranks that have not entered it; before the first phase, ranks that have not come at all."""
+    inside: tuple[int, ...] = ()
+    """Ranks that entered it and have not left."""
+    frozen: tuple[Absentee, ...] = ()
+    """Ranks, inside or missing, whose heart has stopped or whose process is gone or stopped."""
+    terminated: bool = False
+    """The launcher sent SIGTERM before the deadline had passed."""
+    store_lost: str | None = None
+    """The store does not answer, so that nothing is known of the others: this rank speaks for itself alone."""
+
+
+class Watchdog:
+    """Use from the main thread: `start`, then `arrive` and `leave` around each phase, then `finish`."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        prefix: str,
+        rank: int,
+        world_size: int,
+        host: str,
+        deadline_s: float,
+        report: Callable[[Stall], int],
+        hosts_store: bool = False,
+        beat_s: float | None = None,
+    ) -> None:
+        """A watchdog for one rank.
+
+        store: a client of its own, for a blocked call on a shared one would block the heart.
+        prefix: keys of this launch (`launch_prefix`).
+        deadline_s: longest time without progress of this rank; well below the process group's timeout.
+        report: called at most once per launch, in another thread, while the main thread may be stuck: writes
+            what has arrived and gives the exit code. With `Stall.store_lost` it may be called on every rank.
+        hosts_store: this process is the store's server, as rank 0 is without torchrun.
+        """
+        self._store = TimedStore(store, prefix=f"{prefix}watch/")
+        self._rank = rank
+        self._world_size = world_size
+        self._deadline_s = deadline_s
+        self._report = report
+        self._hosts_store = hosts_store
+        self._beat_s = beat_s or max(_MIN_BEAT_S, world_size / _BEATS_PER_S)
+        self._presence = _own_presence(rank, host)
+        self._phase_index = -1
+        self._phase_deadline_s = deadline_s
+        self._progress_at = time.monotonic()
+        self._over = threading.Event()
+        self._judging = threading.Lock()
+        self._termination: Termination | None = None
+
+    # --- the main thread ---
+
+    def start(self) -> None:
+        """Begin to watch. Call from the main thread: it takes over SIGTERM until `finish`."""
+        self._progress_at = time.monotonic()
+        self._termination = on_terminate(self._on_sigterm)
+        for target in (self._watch, self._beat):
+            threading.Thread(target=target, name=f"distdoctor{target.__name__}", daemon=True).start()
+        self._quietly(self._introduce)
+
+    def arrive(self, phase: str, *, deadline_s: float | None = None) -> None:
+        """This rank is about to enter `phase`; all ranks enter the same phases in the same order.
+
+        `deadline_s` replaces the watchdog's own until the next phase. A store that is lost is not this
+        call's business: the watching thread finds out.
+        """
+        self._phase_index += 1
+        index, name = self._phase_index, phase[:_MAX_PHASE_CHARS]
+        self._phase_deadline_s = deadline_s or self._deadline_s
+        self._progress_at = time.monotonic()
+        self._presence = msgspec.structs.replace(self._presence, phase=name)
+
+        def tell() -> None:
+            self._store.set(f"{index}/name", name)
+            self._store.note_rank(f"{index}/in", self._rank)
+            self._store.set(f"who/{self._rank}", msgspec.json.encode(self._presence))
+
+        self._quietly(tell)
+
+    def leave(self) -> None:
+        """This rank has left the phase that it entered last."""
+        index = self._phase_index
+        self._quietly(lambda: self._store.note_rank(f"{index}/out", self._rank))
+        self._progress_at = time.monotonic()
+
+    def finish(self) -> None:
+        """The measuring is over on this rank: nothing is reported any more, SIGTERM is given back."""
+        with self._judging:
+            self._over.set()
+        self._quietly(lambda: self._store.note_rank("finished", self._rank))
+        if self._termination is not None:
+            self._termination.stop()
+        self._store.close()
+
+    # --- the watchdog's threads ---
+
+    def _introduce(self) -> None:
+        self._store.set(f"who/{self._rank}", msgspec.json.encode(self._presence))
+        self._store.note_rank(self._neighbours_key(), self._rank)
+
+    def _beat(self) -> None:
+        while not self._over.wait(self._beat_s):
+            self._quietly(lambda: self._store.add(f"heart/{self._rank}", 1))
+
+    def _watch(self) -> None:
+        while not self._over.wait(_POLL_S):
+            quiet_s = time.monotonic() - self._progress_at
+            limit_s = self._phase_deadline_s
+            if quiet_s > limit_s and self._judge(f"no progress for {limit_s:g} s", terminated=False):
+                return
+
+    def _on_sigterm(self) -> int | None:
+        self._judge("the launcher ended the job (SIGTERM)", terminated=True)
+        return None
+
+    def _judge(self, reason: str, *, terminated: bool) -> bool:
+        """Find out what is wrong, see to it that it is reported once, and end. False after a false alarm."""
+        with self._judging:
+            if self._over.is_set():
+                return True
+            try:
+                code = self._judge_by_store(reason, terminated=terminated)
+            except StoreLostError as error:
+                code = self._speak(
+                    Stall(
+                        reason=reason,
+                        reporter=self._rank,
+                        phase=self._presence.phase or None,
+                        terminated=terminated,
+                        store_lost=str(error),
+                    )
+                )
+            if code is None:
+                self._progress_at = time.monotonic()
+                return False
+            self._quietly(self._end_stopped_neighbours)
+            if self._hosts_store:
+                time.sleep(_HOST_LINGERS_S)
+            end_process(code)
+            return True
+
+    def _judge_by_store(self, reason: str, *, terminated: bool) -> int | None:
+        before = self._position()
+        look_s = self._beat_s * _BEATS_TO_BE_SURE
+        if self._rank != self._whose_turn(before):
+            code = self._wait_for_report(look_s + _REPORT_PATIENCE_S)
+            if code is not None:
+                return code
+        hearts = self._hearts()
+        time.sleep(look_s)
+        still = frozenset(
+            rank for rank, (old, new) in enumerate(zip(hearts, self._hearts(), strict=True)) if old == new
+        )
+        after = self._position()
+        if after != before and not terminated:
+            return None  # somebody moved: slow, not stuck
+        stall = self._stall(after, still - {self._rank}, reason, terminated=terminated)
+        for generation in range(self._world_size):
+            if self._store.add(f"claim/{generation}", 1) == 1:
+                code = self._speak(stall)
+                self._quietly(partial(self._store.set, "reported", str(code)))
+                return code
+            code = self._wait_for_report(_WRITING_S)
+            if code is not None:
+                return code
+        return 0
+
+    def _speak(self, stall: Stall) -> int:
+        try:
+            return self._report(stall)
+        except Exception:
+            # This thread is the last one that can end the process.
+            traceback.print_exc()
+            return ExitCode.BUG
+
+    def _wait_for_report(self, patience_s: float) -> int | None:
+        """The reporter's exit code once its report is out, or None."""
+        until = time.monotonic() + patience_s
+        while True:
+            code = self._store.get("reported")
+            if code is not None:
+                return int(code) if code.isdigit() and len(code) < 4 else 1
+            if time.monotonic() > until:
+                return None
+            time.sleep(_POLL_S)
+
+    def _position(self) -> _Position:
+        index = max(self._phase_index, 0)
+        while self._store.has(f"{index + 1}/in"):
+            index += 1
+        entered = self._store.ranks_in(f"{index}/in", self._world_size)
+        return _Position(
+            index=index,
+            entered=entered,
+            left=self._store.ranks_in(f"{index}/out", self._world_size),
+            finished=self._store.ranks_in("finished", self._world_size),
+        )
+
+    def _whose_turn(self, position: _Position) -> int:
+        """The lowest rank that entered the furthest phase and can work, as far as this host sees."""
+        for rank in sorted(position.entered - position.finished):
+            if rank == self._rank or self._life(self._presence_of(rank)) in (
+                None,
+                Life.RUNNING,
+                Life.BLOCKED,
+            ):
+                return rank
+        return self._rank
+
+    def _hearts(self) -> list[int]:
+        return self._store.counters([f"heart/{rank}" for rank in range(self._world_size)])
+
+    def _stall(self, position: _Position, still: frozenset[int], reason: str, *, terminated: bool) -> Stall:
+        name = self._store.get(f"{position.index}/name") if position.entered else None
+        expected = frozenset(range(self._world_size)) - position.finished
+        absent = expected - (position.entered or self._introduced())
+        missing = self._describe(absent, still)
+        inside = expected & (position.entered - position.left)
+        suspects = self._describe((expected & still) | inside, still)
+        return Stall(
+            reason=reason,
+            reporter=self._rank,
+            phase=name.decode("utf-8", "replace")[:_MAX_PHASE_CHARS] if name is not None else None,
+            missing=missing,
+            inside=tuple(sorted(inside)),
+            frozen=tuple(
+                each
+                for each in suspects
+                if each.rank != self._rank
+                and (each.rank in still or each.life in (Life.STOPPED, Life.TRACED, Life.EXITED))
+            ),
+            terminated=terminated,
+        )
+
+    def _introduced(self) -> frozenset[int]:
+        """Ranks whose watchdog has started: before the first phase the others are the missing ones."""
+        return frozenset(rank for rank in range(self._world_size) if self._store.has(f"who/{rank}"))
+
+    def _describe(self, ranks: Iterable[int], still: frozenset[int]) -> tuple[Absentee, ...]:
+        absentees = []
+        for number, rank in enumerate(sorted(ranks)):
+            presence = self._presence_of(rank) if number < _MAX_DESCRIBED else None
+            if presence is None:
+                absentees.append(Absentee(rank=rank, beats=rank not in still))
+                continue
+            absentees.append(
+                Absentee(
+                    rank=rank,
+                    host=presence.host,
+                    pid=presence.pid,
+                    last_phase=presence.phase or None,
+                    life=self._life(presence),
+                    beats=rank not in still,
+                )
+            )
+        return tuple(absentees)
+
+    def _presence_of(self, rank: int) -> _Presence | None:
+        data = self._store.get(f"who/{rank}")
+        if data is None or len(data) > 4096:
+            return None
+        try:
+            presence = msgspec.json.decode(data, type=_Presence)
+        except (msgspec.DecodeError, RecursionError):
+            return None
+        return presence if presence.rank == rank else None
+
+    def _life(self, presence: _Presence | None) -> Life | None:
+        """What the process of a rank on this host does; None for ranks elsewhere."""
+        mine = self._presence
+        if presence is None or not mine.boot_id or not mine.pid_namespace:
+            return None
+        if (presence.boot_id, presence.pid_namespace) != (mine.boot_id, mine.pid_namespace):
+            return None
+        return life_of(presence.pid, presence.start_ticks)
+
+    def _end_stopped_neighbours(self) -> None:
+        ranks = self._store.ranks_in(self._neighbours_key(), self._world_size)
+        present = [self._presence_of(rank) for rank in sorted(ranks)]
+        end_stopped_peers(
+            StoppedRank(rank=each.rank, pid=each.pid, start_ticks=each.start_ticks)
+            for each in present
+            if each is not None and self._life(each) is Life.STOPPED
+        )
+
+    def _neighbours_key(self) -> str:
+        return f"neighbours/{self._presence.boot_id}/{self._presence.pid_namespace}"
+
+    def _quietly(self, tell: Callable[[], object]) -> None:
+        """Tell the store something; whether it listens is for the watching thread to judge."""
+        try:
+            tell()
+        except StoreLostError:
+            return
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Position:
+    """How far the ranks have come."""
+
+    index: int
+    entered: frozenset[int]
+    left: frozenset[int]
+    finished: frozenset[int]
+
+
+def _own_presence(rank: int, host: str) -> _Presence:
+    stat = read_stat(os.getpid())
+    return _Presence(
+        rank=rank,
+        host=host,
+        pid=os.getpid(),
+        start_ticks=stat.start_ticks if stat is not None else 0,
+        boot_id=boot_id(),
+        pid_namespace=pid_namespace(),
+    )
