@@ -96,8 +96,8 @@ def run_bounded(
             if timed_out and abort_first:
                 process.send_signal(signal.SIGABRT)
                 _wait(process, selector, pipes, time.monotonic() + _ABORT_GRACE_S)
-            if process.poll() is None:
-                kill_group(process)
+            # Also what the child left behind; until it is reaped its number names no other group.
+            kill_group(process)
             _drain(selector, pipes)
     finally:
         for stream in outputs:
@@ -120,7 +120,7 @@ def _wait(
     deadline: float,
 ) -> bool:
     """Read what comes until the child ends (True) or the deadline passes (False)."""
-    while process.poll() is None:
+    while not _has_ended(process):
         left = deadline - time.monotonic()
         if left <= 0:
             return False
@@ -129,6 +129,11 @@ def _wait(
         else:
             time.sleep(min(left, 0.01))
     return True
+
+
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """True once the child has ended; it is not reaped yet."""
+    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _drain(selector: selectors.BaseSelector, pipes: Mapping[int, Stream]) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from distdoctor.env.collect.interpreter import Interpreter, ask_interpreter
 from distdoctor.env.collect.world import World
@@ -72,7 +73,15 @@ def _choose(world: World, executable: str | None, looked_at: list[str]) -> tuple
     if executable is not None:
         return ask_interpreter(_resolve(world, executable), world.environ), GIVEN
     if world.pid != "self":
-        return ask_interpreter(_live_executable(world), world.environ), LIVE_PROCESS
+        try:
+            live = _live_executable(world)
+        except OSError as error:
+            raise UnreadError(
+                SkipCause.NEEDS_ROOT,
+                f"process {world.pid}: {error.strerror or error}",
+                "run as root or as its owner",
+            ) from error
+        return ask_interpreter(live, world.environ), LIVE_PROCESS
     ours = our_interpreter(world.environ)
     if finds_torch(world, ours.search_path):
         return ours, OURS
@@ -97,7 +106,8 @@ def our_interpreter(environ: Mapping[str, str]) -> Interpreter:
     Our own sys.path begins with the folder of our script or with the working folder, and has PYTHONPATH as it
     was when we started; both are taken out and put back as the process that is asked about would have them.
     """
-    started_with = _split(os.environ.get("PYTHONPATH", ""))
+    named = _split(os.environ.get("PYTHONPATH", ""))
+    started_with = {*named, *map(os.path.abspath, named)}
     rest = [entry for entry in sys.path[1:] if entry and entry not in started_with]
     if getattr(sys.flags, "safe_path", False):  # since 3.11: nothing was put in front
         rest = [entry for entry in sys.path if entry and entry not in started_with]
@@ -136,6 +146,8 @@ def _resolve(world: World, executable: str) -> str:
 
 def _on_path(world: World) -> list[str]:
     """`python3` and `python` on PATH; folders that others may write to are left out, for we may be root."""
+    if world.root != Path("/"):
+        return []  # what lies in another tree is not run here
     found: list[str] = []
     for folder in _split(world.environ.get("PATH", "")):
         for name in ("python3", "python"):
