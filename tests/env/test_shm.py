@@ -39,6 +39,12 @@ def test_a_nearly_full_one_is_a_warning() -> None:
     assert found.key == "full"
 
 
+def test_a_host_with_16_gpus_needs_twice_as_much() -> None:
+    (found,) = check_shm(facts(GIB, GIB, num_gpus=16))
+    assert isinstance(found, Found)
+    assert found.evidence[0].expected == "at least 2 GiB"
+
+
 def test_enough_is_passed() -> None:
     (outcome,) = check_shm(facts(64 * GIB, 60 * GIB))
     assert isinstance(outcome, Passed)

@@ -70,51 +70,10 @@ def check_gpus_given(facts: EnvFacts) -> Sequence[Outcome]:
     visible = visible_gpus(facts)
     if visible is None:
         return [missing(facts, "gpus.devices")]
-    outcomes: list[Outcome] = []
-    if visible.unknown is not None:
-        outcomes.append(_unknown_gpu(visible, gpus))
     requested = facts.scheduler.gpus_requested if facts.scheduler is not None else None
     if requested:
-        outcomes.append(_compare_request(facts, gpus, requested))
-    elif visible.unknown is None:
-        outcomes.append(_compare_host(visible, gpus))
-    return outcomes
-
-
-def _unknown_gpu(visible: VisibleGpus, gpus: GpuFacts) -> Found:
-    have = len(gpus.devices or ())
-    left = visible.count
-    return Found(
-        key="unknown-index",
-        title=f"only {left} of {have} GPUs can be used: the list names one that is not here"
-        if left
-        else f"no GPU can be used: the list of GPUs names one that is not here (of {have})",
-        severity=Severity.CRITICAL,
-        confidence=Confidence.HIGH,
-        evidence=(
-            Evidence(
-                text=f"{visible.why}; `{visible.unknown}` is none of the {have} GPUs here",
-                value=left,
-                unit="GPUs",
-                expected="indexes or UUIDs of GPUs that are here",
-                expected_source="CUDA C++ Programming Guide, CUDA_VISIBLE_DEVICES: entries from the first invalid one on are ignored",
-                source="environment and NVML",
-            ),
-        ),
-        explanation=(
-            "CUDA ignores this entry and all that follow. Often the variable was set for the whole host and then "
-            "inherited by a container or job step that numbers its own GPUs from 0."
-        ),
-        actions=(
-            Action(
-                team=Team.JOB_OWNER,
-                text="Leave the choice to the scheduler or container",
-                command="unset CUDA_VISIBLE_DEVICES",
-            ),
-        ),
-        cause_class="config:visible_devices",
-        fault=Fault.CONFIG,
-    )
+        return [_compare_request(facts, gpus, requested)]
+    return [_compare_host(visible, gpus)]
 
 
 def _compare_request(facts: EnvFacts, gpus: GpuFacts, requested: int) -> Outcome:
@@ -169,6 +128,9 @@ def _compare_host(visible: VisibleGpus, gpus: GpuFacts) -> Outcome:
     total = max(on_bus, have)
     if total == 0:
         return NotApplicable(detail="no GPU here")
+    if visible.unknown is not None:
+        # A finding of the check of CUDA's variables; saying it twice helps nobody.
+        return NotApplicable(detail=f"{visible.why} names a GPU that is not here")
     if visible.count >= total:
         return Passed(detail=f"all {total} GPUs of this host can be used")
     return Found(

@@ -10,14 +10,11 @@ from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severit
 
 ENV_SOURCE = "PyTorch documentation, torch.distributed: environment variable initialization"
 
-# Names and addresses that every host takes for itself.
-LOOPBACK_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "::1", "0.0.0.0", "::")  # noqa: S104
-
 
 def address_problems(facts: EnvFacts) -> list[Outcome]:
-    """What is wrong with MASTER_ADDR and MASTER_PORT."""
+    """What is wrong with MASTER_ADDR and MASTER_PORT as such; where the address leads is another check's subject."""
     environ = facts.variables.environment if facts.variables is not None else {}
-    return [*_no_address(environ), *_loopback(facts, environ), *_port(facts, environ)]
+    return [*_no_address(environ), *_port(facts, environ)]
 
 
 def _no_address(environ: Mapping[str, str]) -> list[Outcome]:
@@ -56,57 +53,6 @@ def _no_address(environ: Mapping[str, str]) -> list[Outcome]:
             fault=Fault.CONFIG,
         )
     ]
-
-
-def _loopback(facts: EnvFacts, environ: Mapping[str, str]) -> list[Outcome]:
-    address = environ.get("MASTER_ADDR", "").strip().lower()
-    if address not in LOOPBACK_NAMES and not address.startswith("127."):
-        return []
-    spans = _spans_hosts(facts)
-    if not spans:
-        return []
-    return [
-        Found(
-            key="loopback",
-            title=f"MASTER_ADDR is {address}, which on every host means that host itself"[:80],
-            severity=Severity.CRITICAL,
-            confidence=Confidence.HIGH,
-            evidence=(
-                Evidence(
-                    text=f"MASTER_ADDR={address}; {spans}",
-                    expected="an address of rank 0's host that the others reach",
-                    expected_source=ENV_SOURCE,
-                    source="environment",
-                ),
-            ),
-            explanation=(
-                "Ranks on other hosts look for rank 0 on their own host and wait until the timeout of the "
-                "rendezvous (30 minutes by default)."
-            ),
-            actions=(
-                Action(
-                    team=Team.JOB_OWNER,
-                    text="Set it to the name or address of the first host of the job",
-                    command='export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
-                ),
-            ),
-            cause_class="rendezvous:endpoint_mismatch",
-            fault=Fault.CONFIG,
-        )
-    ]
-
-
-def _spans_hosts(facts: EnvFacts) -> str:
-    """Why this job is known to span hosts; empty when it is not known to."""
-    scheduler = facts.scheduler
-    if scheduler is None or scheduler.rank is None:
-        return ""
-    size, here = scheduler.world_size, scheduler.local_world_size
-    if size is not None and here is not None:
-        return f"{here} of {size} ranks are on this host" if here < size else ""
-    if scheduler.num_nodes is not None and scheduler.num_nodes > 1:
-        return f"the job has {scheduler.num_nodes} nodes"
-    return ""
 
 
 def _port(facts: EnvFacts, environ: Mapping[str, str]) -> list[Outcome]:

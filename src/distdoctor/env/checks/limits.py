@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from distdoctor.env.checks.base import Check, Found, NotApplicable, NotSeen, Outcome, Passed, missing
+from distdoctor.env.checks.limits_owner import is_rank, limit_action, not_the_job, stands_for_job
 from distdoctor.env.facts.all import EnvFacts
 from distdoctor.env.facts.base import Unread
 from distdoctor.env.facts.process import UNLIMITED, ProcessFacts
@@ -62,7 +63,7 @@ def _lifted(facts: EnvFacts, limit: int) -> Outcome | None:
     if container.user_namespace:
         return None
     stands_for_job = (
-        container.kind not in (None, "none") or not (process and process.is_root) or _is_rank(facts)
+        container.kind not in (None, "none") or not (process and process.is_root) or is_rank(facts)
     )
     if stands_for_job:
         return Passed(detail=f"the capability IPC_LOCK lifts the limit of {format_bytes(limit)}")
@@ -95,7 +96,7 @@ def _memlock_found(facts: EnvFacts, process: ProcessFacts, limit: int, *, rdma_k
         ),
         explanation=(
             "InfiniBand, RoCE and EFA work on memory that is locked. Above the limit, registration fails with "
-            "`Cannot allocate memory` (`ibv_reg_mr`), at start or when buffers grow." + _not_the_job(facts)
+            "`Cannot allocate memory` (`ibv_reg_mr`), at start or when buffers grow." + not_the_job(facts)
         ),
         actions=(limit_action(facts, "memlock", "unlimited", "-1"),),
         cause_class="host:memlock",
@@ -139,7 +140,7 @@ def check_nofile(facts: EnvFacts) -> Sequence[Outcome]:
             ),
             explanation=(
                 "NCCL keeps sockets to many ranks, and every tensor that a data-loader worker hands over may be "
-                "a file. At the limit, the job ends with `Too many open files`." + _not_the_job(facts)
+                "a file. At the limit, the job ends with `Too many open files`." + not_the_job(facts)
             ),
             actions=(
                 limit_action(facts, "nofile", str(NOFILE_ADVISED), f"{NOFILE_ADVISED}:{NOFILE_ADVISED}"),
@@ -197,66 +198,6 @@ def check_stack(facts: EnvFacts) -> Sequence[Outcome]:
             fault=Fault.CONFIG,
         )
     ]
-
-
-def stands_for_job(facts: EnvFacts) -> bool:
-    """True when the process' limits are the job's: it is a rank, or in the job's container.
-
-    A login shell has other limits than what slurmd or a service manager starts.
-    """
-    container = facts.container
-    return _is_rank(facts) or (container is not None and container.kind not in (None, "none"))
-
-
-def limit_action(facts: EnvFacts, name: str, value: str, docker_value: str) -> Action:
-    """How to raise a limit where this process was started: container runtime, Slurm or login."""
-    kind = facts.container.kind if facts.container is not None else None
-    scheduler = facts.scheduler.scheduler if facts.scheduler is not None else None
-    upper = name.upper()
-    systemd = "infinity" if value == "unlimited" else value
-    if kind == "kubernetes":
-        lock = (
-            " (for locked memory, the capability IPC_LOCK in the pod does as well)"
-            if name == "memlock"
-            else ""
-        )
-        return Action(
-            team=Team.PLATFORM,
-            text=f"Kubernetes: pods inherit the limit of the container runtime's service; raise it there{lock}",
-            command=f"sudo systemctl edit containerd   # [Service] Limit{upper}={systemd}",
-        )
-    if kind in ("docker", "podman"):
-        return Action(
-            team=Team.JOB_OWNER,
-            text="Start the container with the limit raised",
-            command=f"{kind} run --ulimit {name}={docker_value} …",
-        )
-    if scheduler == "slurm":
-        return Action(
-            team=Team.PLATFORM,
-            text=(
-                f"Slurm: give slurmd Limit{upper}={systemd}, and keep the submitting shell's limit out of the job "
-                f"(slurm.conf: PropagateResourceLimitsExcept={upper})"
-            ),
-            command=f"systemctl show slurmd -p Limit{upper}; scontrol show config | grep -i propagate",
-        )
-    return Action(
-        team=Team.PLATFORM,
-        text="Raise it for all users, then log in again (services need it in their unit file)",
-        command=f"echo '* - {name} {value}' | sudo tee /etc/security/limits.d/90-{name}.conf",
-    )
-
-
-def _is_rank(facts: EnvFacts) -> bool:
-    return facts.scheduler is not None and facts.scheduler.rank is not None
-
-
-def _not_the_job(facts: EnvFacts) -> str:
-    if stands_for_job(facts):
-        return ""
-    return (
-        " This is the limit of the shell that distdoctor runs in; the job's may differ (look with `--pid`)."
-    )
 
 
 def _size(limit: int) -> str:

@@ -12,8 +12,9 @@ from distdoctor.units import GIB, MIB, format_bytes
 # DeepSpeed's ds_report warns below this; Docker's default is 64 MiB (NVIDIA/nccl issue 342).
 SMALL_BYTES = 512 * MIB
 
-# The NCCL user guide asks containers for --shm-size=1g.
+# The NCCL user guide asks containers for --shm-size=1g. That it is meant for a host of 8 GPUs is our own reading.
 ADVISED_BYTES = GIB
+GPUS_PER_ADVICE = 8
 
 # A tenth left means that something already fills it; the next segment or worker batch may not fit.
 LOW_FREE_FRACTION = 0.1
@@ -26,14 +27,21 @@ def check_shm(facts: EnvFacts) -> Sequence[Outcome]:
         return [missing(facts, "process.shm_total_bytes")]
     total, free = process.shm_total_bytes, process.shm_free_bytes
     source = process.sources.get("shm_total_bytes")
-    if total < ADVISED_BYTES:
-        return [_too_small(facts, total, source)]
+    advised = _advised_bytes(facts)
+    if total < advised:
+        return [_too_small(facts, total, advised, source)]
     if free is not None and free < total * LOW_FREE_FRACTION:
         return [_nearly_full(total, free, source)]
     return [Passed(detail=f"/dev/shm has {format_bytes(total)}")]
 
 
-def _too_small(facts: EnvFacts, total: int, source: str | None) -> Found:
+def _advised_bytes(facts: EnvFacts) -> int:
+    """1 GiB for every 8 GPUs or part of it."""
+    num_gpus = len(facts.gpus.devices or ()) if facts.gpus is not None else 0
+    return ADVISED_BYTES * max(1, -(-num_gpus // GPUS_PER_ADVICE))
+
+
+def _too_small(facts: EnvFacts, total: int, advised: int, source: str | None) -> Found:
     devices = facts.gpus.devices if facts.gpus is not None else None
     several_gpus = devices is not None and len(devices) > 1
     return Found(
@@ -45,7 +53,7 @@ def _too_small(facts: EnvFacts, total: int, source: str | None) -> Found:
                 text=f"/dev/shm holds {format_bytes(total)}",
                 value=total,
                 unit="bytes",
-                expected=f"at least {format_bytes(ADVISED_BYTES)}",
+                expected=f"at least {format_bytes(advised)}",
                 expected_source="NCCL user guide, troubleshooting: shared memory",
                 source=source,
             ),
