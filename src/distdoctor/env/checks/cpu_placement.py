@@ -27,6 +27,7 @@ class _Sharers:
 
     count: int
     text: str
+    noun: str = "rank"
 
 
 def check_affinity(facts: EnvFacts) -> Sequence[Outcome]:
@@ -61,7 +62,7 @@ def _sharers(facts: EnvFacts, num_cpus: int) -> _Sharers | None:
     visible = visible_gpus(facts)
     if visible is None or visible.count == 0:
         return None
-    return _Sharers(count=visible.count, text=f"for {visible.count} GPUs")
+    return _Sharers(count=visible.count, text=visible.why, noun="GPU")
 
 
 def _bound_by_itself(facts: EnvFacts) -> bool:
@@ -76,11 +77,11 @@ def _unbound(scheduler: SchedulerFacts, num_cpus: int) -> bool:
 
 
 def _too_few(facts: EnvFacts, cpus: tuple[int, ...], sharers: _Sharers | None, source: str | None) -> Found:
-    count = sharers.count if sharers is not None else 1
+    count, noun = (sharers.count, sharers.noun) if sharers is not None else (1, "rank")
     in_job = facts.scheduler is not None and facts.scheduler.rank is not None
     return Found(
         key="few",
-        title=f"only {len(cpus)} CPU{'s' if len(cpus) > 1 else ''} for {count} rank{'s' if count > 1 else ''}",
+        title=f"only {len(cpus)} CPU{'s' if len(cpus) > 1 else ''} for {count} {noun}{'s' if count > 1 else ''}",
         severity=Severity.WARNING,
         confidence=Confidence.HIGH if in_job else Confidence.MEDIUM,
         evidence=(
