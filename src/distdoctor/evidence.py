@@ -14,6 +14,7 @@ import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
@@ -105,10 +106,10 @@ def read_head(path: str, *, max_bytes: int = SAMPLE_BYTES) -> bytes:
     Not for `-`: what was read from a pipe is gone for the next reader.
     """
     with _open(path) as stream:
-        data = _guarded_read(stream, path, max_bytes)
+        data = _guarded_read(stream, path, max(max_bytes, SAMPLE_BYTES))
     if data[:2] == b"\x1f\x8b":
         data = _unpack_head(data, max_bytes)
-    return data
+    return data[:max_bytes]
 
 
 def read_evidence(path: str, *, keep_bytes: int = KEEP_BYTES) -> EvidenceText:
@@ -117,7 +118,7 @@ def read_evidence(path: str, *, keep_bytes: int = KEEP_BYTES) -> EvidenceText:
     gzip is unpacked. Raises InputError with one line when the file is missing, unreadable, empty, or no text.
     """
     if path == STDIN:
-        return _text_of(STDIN, _head_and_tail(_chunks(sys.stdin.buffer, path), keep_bytes))
+        return _text_of(STDIN, _head_and_tail(_plain(_chunks(sys.stdin.buffer, path), path), keep_bytes))
     with _open(path) as stream:
         size = _size(stream)
         magic = _guarded_read(stream, path, 8)
@@ -135,7 +136,7 @@ def read_evidence(path: str, *, keep_bytes: int = KEEP_BYTES) -> EvidenceText:
         elif size is not None:
             ends = _ends_of_file(stream, size, keep_bytes)
         else:
-            ends = _head_and_tail(_chunks(stream, path, magic), keep_bytes)
+            ends = _head_and_tail(_plain(_chunks(stream, path, magic), path), keep_bytes)
     return _text_of(path, ends, size, sha256)
 
 
@@ -227,6 +228,13 @@ def _chunks(stream: BinaryIO, path: str, first: bytes = b"") -> Iterator[bytes]:
         yield chunk
 
 
+def _plain(chunks: Iterator[bytes], path: str) -> Iterator[bytes]:
+    """A stream as it is, or unpacked when it begins as gzip does."""
+    first = next(chunks, b"")
+    whole = chain((first,), chunks)
+    return _unpacked(whole, path) if first[:2] == b"\x1f\x8b" else whole
+
+
 def _unpacked(chunks: Iterator[bytes], path: str) -> Iterator[bytes]:
     """gzip unpacked piece by piece, up to `MAX_UNPACKED_BYTES`; a torn end gives what came before it."""
     machine = zlib.decompressobj(wbits=31)
@@ -251,6 +259,8 @@ def _unpacked(chunks: Iterator[bytes], path: str) -> Iterator[bytes]:
                 if todo[:2] != b"\x1f\x8b":
                     return
                 machine = zlib.decompressobj(wbits=31)
+    if not total:
+        raise InputError(f"`{path}` looks like gzip but does not unpack: it ends too early")
 
 
 def _unpack_head(data: bytes, max_bytes: int) -> bytes:

@@ -33,8 +33,9 @@ _NO_DEVICES = re.compile(r"^\s*No devices were found\s*$", re.MULTILINE)
 _LIBRARY = re.compile(r"NVML library version:\s*(?P<version>\d[\d.]+)")
 # The kernel's own words for the mismatch; quotation marks and line breaks differ between versions.
 _MISMATCH = re.compile(
-    r"API mismatch: (?:the|this)?\s*client (?:['\"]?[^\n]{0,60}?\s)?has the version\s+(?P<client>\d[\d.]+),?\s+but\s+"
-    r"(?:NVRM:\s*)?this kernel module has the version\s+(?P<module>\d[\d.]+)",
+    r"API mismatch: (?:the|this)?\s*client .{0,80}?has the version\s+(?P<client>\d[\d.]+\d),?\s+but\b.{0,120}?"
+    r"this kernel module has the version\s+(?P<module>\d[\d.]+\d)",
+    re.DOTALL,
 )
 
 
@@ -59,6 +60,9 @@ def read_errors(text: str, origin: str) -> GpuFacts:
         state, words = NvmlState.VERSION_MISMATCH, mismatch.group().replace("\n", " ")
     lost = _lost(text, source)
     none_found = _NO_DEVICES.search(text) is not None
+    if none_found and state is None:
+        # The driver is loaded, and none of its GPUs could be started or shown to this process.
+        state, words = NvmlState.UNKNOWN_ERROR, "No devices were found"
     unread: dict[str, Unread] = {}
     if none_found:
         unread["devices"] = Unread(
@@ -68,7 +72,7 @@ def read_errors(text: str, origin: str) -> GpuFacts:
         )
     return GpuFacts(
         nvml_state=state,
-        nvml_error=words or ("No devices were found" if none_found else None),
+        nvml_error=words,
         nvml_library_version=library["version"] if library else (mismatch["client"] if mismatch else None),
         kernel_module_version=mismatch["module"] if mismatch else None,
         devices=lost or None,

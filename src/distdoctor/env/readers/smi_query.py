@@ -148,7 +148,7 @@ def _take(block: _Block, path: tuple[str, ...], value: str) -> None:
         block.fields["lost_reason"] = value.strip("[]")
         return
     if _RESET.fullmatch(value):
-        block.fields.setdefault("recovery_action", 1)
+        block.fields["_reset_required"] = True
         return
     *headings, label = path
     section = headings[-1] if headings else ""

@@ -50,6 +50,11 @@ COMPUTE_MODES = {
 }
 
 ERR = Unread(cause=SkipCause.FAILED, reason="nvidia-smi prints ERR! here: the GPU did not answer this query")
+MIG_PENDING = Unread(
+    cause=SkipCause.NOT_IN_EVIDENCE,
+    reason="a star beside the MIG mode says that it changes at the next reset; which mode is in force is not said",
+    how="run `nvidia-smi --query-gpu=mig.mode.current,mig.mode.pending --format=csv`",
+)
 NOT_REPORTED = Unread(cause=SkipCause.UNSUPPORTED, reason="nvidia-smi prints N/A here")
 
 
@@ -174,6 +179,10 @@ def _second_line(row: _Row, line: str) -> None:
     if perf:
         _put(row, "temperature_c", perf["temp"].rstrip("C"), int)
         row.fields["_perf"] = perf["perf"]
+        if perf["temp"] == perf["perf"] == "ERR!":
+            # One bad sensor is one ERR!; temperature and state together mean that the GPU does not answer.
+            row.fields["lost"] = True
+            row.fields["lost_reason"] = "nvidia-smi prints ERR! for its temperature and performance state"
     power = _POWER.search(line)
     if power:
         _put(row, "power_w", power["used"].rstrip("W"), float)
@@ -191,11 +200,10 @@ def _second_line(row: _Row, line: str) -> None:
     mig = None if util else _MIG_CELL.search(line)
     if mig:
         word = mig["mig"]
-        if word.startswith(("Enabled", "Disabled")):
-            enabled = word.startswith("Enabled")
-            row.fields["mig_mode"] = enabled
-            # A star says that the other mode is pending.
-            row.fields["mig_mode_pending"] = enabled != word.endswith("*")
+        if word.endswith("*"):
+            row.unread["mig_mode"] = MIG_PENDING
+        elif word in ("Enabled", "Disabled"):
+            row.fields["mig_mode"] = word == "Enabled"
     if _LOST.search(line):
         row.fields["lost"] = True
         row.fields["lost_reason"] = line.strip("| ").strip()
