@@ -76,6 +76,12 @@ def found_ids(world: World, num_gpus: int = 2) -> set[str]:
     return {finding.id for finding in findings}
 
 
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.id)
+def test_each_check_has_its_page(check: Check) -> None:
+    page = Path(__file__).parents[2] / "docs" / "checks" / f"{check.id}.md"
+    assert page.read_text().startswith(f"# {check.id}\n")
+
+
 def test_a_server_with_acs_on_and_no_job(tmp_path: Path) -> None:
     world = make_world(tmp_path, bare_metal(), file_systems={"/dev/shm": (1 << 40, 1 << 40)})
     for folder in ("pci0000:00/0000:00:01.0", "pci0000:80/0000:80:01.0"):
