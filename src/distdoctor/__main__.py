@@ -13,10 +13,10 @@ from distdoctor.exit_codes import ExitCode
 
 def main() -> None:
     """Run the command line and exit."""
-    from distdoctor.ranks.quiet import silence_other_ranks
+    from distdoctor.cli.speaking import keep_still_unless_reporter
 
     argv = sys.argv[1:]
-    silence_other_ranks(os.environ)
+    keep_still_unless_reporter()
     if argv in (["--version"], ["-V"]):
         print(f"distdoctor {__version__}")
         sys.exit(ExitCode.OK)

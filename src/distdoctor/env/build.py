@@ -8,13 +8,14 @@ from datetime import datetime
 from typing import TypeVar
 
 from distdoctor.env.checks.base import Check
+from distdoctor.env.expect import NOTHING_EXPECTED, Expected
 from distdoctor.env.facts.all import EnvFacts
 from distdoctor.env.facts.base import Section
 from distdoctor.env.flatten import fold_facts
 from distdoctor.env.job import check_job
 from distdoctor.env.members import Member
 from distdoctor.report.assemble import build_report, fold_findings
-from distdoctor.report.model import CheckResult, Finding, InputFile, MissingEvidence, Report, Subject, Table
+from distdoctor.report.model import Finding, InputFile, MissingEvidence, Report, Subject, Table
 from distdoctor.report.site import Site, apply_site
 
 T = TypeVar("T")
@@ -51,15 +52,14 @@ def env_report(
     members: Sequence[Member],
     *,
     absent: Absent = NOBODY_ABSENT,
-    extra_findings: Sequence[Finding] = (),
-    extra_checks: Sequence[CheckResult] = (),
+    extra: Expected = NOTHING_EXPECTED,
     inputs: Sequence[InputFile] = (),
     timings: dict[str, float] | None = None,
 ) -> Report:
     """The report over all members. Inputs that could not be read keep the verdict from being ok."""
     checks = tuple(check for check in request.checks if not request.only or check.id in request.only)
     outcome = check_job(members, checks)
-    findings = fold_findings((*absent.findings, *extra_findings, *outcome.findings))
+    findings = fold_findings((*absent.findings, *extra.findings, *outcome.findings))
     if request.only:
         findings = tuple(each for each in findings if each.id in request.only or each in absent.findings)
     subject = make_subject(members, absent)
@@ -68,8 +68,8 @@ def env_report(
         argv=request.argv,
         about=describe(members, subject),
         findings=apply_site(findings, request.site, ignore=request.ignore),
-        checks=(*extra_checks, *outcome.checks),
-        skipped=outcome.skipped,
+        checks=(*extra.checks, *outcome.checks),
+        skipped=(*extra.skipped, *outcome.skipped),
         subject=subject,
         facts=fold_facts([(member.host or None, member.rank, member.facts) for member in members]),
         tables=(*outcome.tables, *gpu_table(members)),

@@ -55,6 +55,9 @@ class Expected:
     skipped: tuple[Skipped, ...]
 
 
+NOTHING_EXPECTED = Expected(findings=(), checks=(), skipped=())
+
+
 def parse_expect(text: str) -> dict[str, str]:
     """`gpus=8,ib=8,driver=570.` as a mapping. Raises UsageError for an unknown or malformed item."""
     wanted: dict[str, str] = {}
@@ -109,7 +112,7 @@ def compare_with_expected(facts: EnvFacts, wanted: Mapping[str, str], where: str
                 )
             )
         else:
-            findings.append(_unexpected(name, rule, seen, value, where, hosts))
+            findings.append(_unexpected(name, rule, seen, value, where=where, hosts=hosts))
             checks.append(
                 CheckResult(
                     id=f"{EXPECTED_ID}:{name}",
@@ -173,7 +176,7 @@ def _baseline_relevance(key: str) -> Relevance | None:
 
 
 def _unexpected(
-    name: str, rule: _Expectation, seen: Scalar, value: str, where: str, hosts: tuple[str, ...]
+    name: str, rule: _Expectation, seen: Scalar, value: str, *, where: str, hosts: tuple[str, ...]
 ) -> Finding:
     return Finding(
         id=EXPECTED_ID,

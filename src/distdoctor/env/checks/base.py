@@ -79,7 +79,7 @@ class Check:
     preflight: bool = False
     """May run in a prolog: no torch, no root, no CUDA context."""
     essential: bool = False
-    """When it cannot be done the verdict is unknown rather than ok."""
+    """When it cannot be done on this machine the verdict is unknown rather than ok. Text may be about other things."""
 
 
 def missing(facts: EnvFacts, path: str, *, what: str = "") -> NotSeen:
@@ -114,7 +114,7 @@ def run_check(check: Check, facts: EnvFacts) -> tuple[list[Finding], list[Skippe
         raise AssertionError(f"check {check.id} returned no outcome")
     hosts = (facts.host_name,) if facts.host_name else ()
     findings = [_on_host(finding_of(check.id, each), hosts) for each in outcomes if isinstance(each, Found)]
-    skipped = [_skip(check, hosts, each) for each in outcomes if isinstance(each, NotSeen)]
+    skipped = [_skip(check, facts, hosts, each) for each in outcomes if isinstance(each, NotSeen)]
     details = [each.detail for each in outcomes if isinstance(each, Passed | NotApplicable)]
     if findings:
         state, detail = CheckState.FOUND, findings[0].title
@@ -139,11 +139,24 @@ def run_checks(
     skips: list[Skipped] = []
     results: list[CheckResult] = []
     for check in checks:
-        found, skipped, result = run_check(check, facts)
+        try:
+            found, skipped, result = run_check(check, facts)
+        except Exception as error:
+            # Facts that nobody foresaw must not cost the other checks; what went wrong is told, not hidden.
+            found, skipped, result = [], *_broken(check, facts, error)
         findings += found
         skips += skipped
         results.append(result)
     return findings, skips, results
+
+
+def _broken(check: Check, facts: EnvFacts, error: Exception) -> tuple[list[Skipped], CheckResult]:
+    hosts = (facts.host_name,) if facts.host_name else ()
+    reason = f"a bug in this check: {type(error).__name__}: {error}"
+    skip = _skip(check, facts, hosts, NotSeen(unread=Unread(cause=SkipCause.FAILED, reason=reason)))
+    return [skip], CheckResult(
+        id=check.id, title=check.title, state=CheckState.SKIPPED, detail=reason, hosts=hosts
+    )
 
 
 def finding_of(check_id: str, found: Found) -> Finding:
@@ -170,7 +183,7 @@ def _on_host(finding: Finding, hosts: tuple[str, ...]) -> Finding:
     return replace(finding, scope=replace(finding.scope, hosts=hosts))
 
 
-def _skip(check: Check, hosts: tuple[str, ...], outcome: NotSeen) -> Skipped:
+def _skip(check: Check, facts: EnvFacts, hosts: tuple[str, ...], outcome: NotSeen) -> Skipped:
     return Skipped(
         id=check.id,
         what=outcome.what or check.title,
@@ -178,5 +191,5 @@ def _skip(check: Check, hosts: tuple[str, ...], outcome: NotSeen) -> Skipped:
         reason=outcome.unread.reason,
         how=outcome.unread.how,
         hosts=hosts,
-        essential=check.essential,
+        essential=check.essential and facts.is_live,
     )

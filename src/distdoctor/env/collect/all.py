@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from distdoctor.env.collect.container import collect_container
 from distdoctor.env.collect.gpu import collect_gpus
@@ -23,8 +22,10 @@ from distdoctor.env.collect.torch_probe import RunningProbe, start_torch_probe
 from distdoctor.env.collect.variables import collect_variables
 from distdoctor.env.collect.world import World
 from distdoctor.env.facts.all import EnvFacts
-from distdoctor.env.facts.base import Unread
+from distdoctor.env.facts.base import Section, Unread
+from distdoctor.env.facts.nccl import NcclFacts
 from distdoctor.env.facts.torch import TorchProbe
+from distdoctor.errors import DistdoctorError
 from distdoctor.report.model import SkipCause
 
 
@@ -44,11 +45,23 @@ class Wanted:
     tool_timeout_s: float = 5.0
 
 
+Collector = Callable[[], Section]
+
+EXPECTED_EARLY = frozenset(
+    {"variables", "scheduler", "process", "gpus", "kernel_log", "network", "host", "container"}
+)
+"""Sections that a checkup asks for."""
+
+# The child is killed at its deadline and reaped; this long after it the parent stops waiting for that.
+PROBE_MARGIN_S = 5.0
+
+
 class Collection:
-    """One process' facts, in three steps: `software` (fast), `start` (beside each other), `finish`.
+    """One process' facts, step by step: `place`, `software` (both fast), `early` (beside each other), `finish`.
 
     Splitting them lets the ranks of a host agree on who runs the torch child, and lets the first verdict
-    be on screen while torch is still being imported.
+    be on screen while torch is still being imported. A collector that fails or hangs costs its own section
+    only: the section is None, with the reason in `EnvFacts.unread`.
     """
 
     def __init__(self, world: World, wanted: Wanted) -> None:
@@ -57,20 +70,27 @@ class Collection:
         self._with_host = wanted.host
         self._facts = EnvFacts(host_name=wanted.host_name)
         self._probe: RunningProbe | None = None
+        self._lock = threading.Lock()
         self.timings: dict[str, float] = {}
 
-    def software(self) -> EnvFacts:
-        """Interpreter, torch by its files, variables, place in the job: nothing is imported or run for long."""
+    def place(self) -> EnvFacts:
+        """The process itself and its place in the job: variables, limits, launcher."""
         world = self._world
-        python = self._timed("python", lambda: collect_python(world, self._wanted.python))
-        self._facts = dataclasses.replace(
-            self._facts,
-            python=python,
-            torch=self._timed("torch files", lambda: collect_torch(world, python)),
-            variables=self._timed("variables", lambda: collect_variables(world)),
-            scheduler=self._timed("scheduler", lambda: collect_scheduler(world)),
-            process=self._timed("process", lambda: collect_process(world)),
+        return self._collect(
+            {
+                "variables": lambda: collect_variables(world),
+                "scheduler": lambda: collect_scheduler(world),
+                "process": lambda: collect_process(world),
+            }
         )
+
+    def software(self) -> EnvFacts:
+        """`place`, and the interpreter and torch by their files: nothing is imported or run for long."""
+        self.place()
+        self._collect({"python": lambda: collect_python(self._world, self._wanted.python)})
+        python = self._facts.python
+        if python is not None:
+            self._collect({"torch": lambda: collect_torch(self._world, python)})
         return self._facts
 
     def start_probe(self) -> None:
@@ -86,47 +106,85 @@ class Collection:
     def early(self) -> EnvFacts:
         """All facts but those that need torch imported. Host sections only when wanted."""
         world, wanted = self._world, self._wanted
-        jobs: dict[str, Callable[[], Any]] = {}  # Any: each section has its own type
+        jobs: dict[str, Collector] = {"nccl": lambda: self._nccl(None)}
         if self._with_host:
-            jobs = {
-                "gpus": lambda: collect_gpus(
-                    world, timeout_s=min(wanted.timeout_s, 2 * wanted.tool_timeout_s)
-                ),
+            nvml_s = min(wanted.timeout_s, 2 * wanted.tool_timeout_s)
+            jobs |= {
+                "gpus": lambda: collect_gpus(world, timeout_s=nvml_s),
                 "kernel_log": lambda: collect_kernel_log(world, timeout_s=wanted.tool_timeout_s),
                 "network": lambda: collect_network(world),
                 "host": lambda: collect_host(world),
                 "container": lambda: collect_container(world),
             }
-        with ThreadPoolExecutor(max_workers=len(jobs) or 1) as pool:
-            running: dict[str, Future[Any]] = {
-                name: pool.submit(self._timed, name, job) for name, job in jobs.items()
-            }
-            sections = {name: future.result() for name, future in running.items()}
-        self._facts = dataclasses.replace(
-            self._facts, **sections, nccl=self._timed("nccl", lambda: self._nccl(None))
-        )
-        return self._facts
+        return self._collect(jobs)
 
     def finish(self) -> EnvFacts:
         """All facts, once the torch child is back or its deadline has passed."""
-        if self._probe is None:
+        probe = self._probe
+        if probe is None:
             why = Unread(
                 cause=SkipCause.NOT_ASKED, reason="torch was not imported", how="run without --no-torch"
             )
-            self._facts = dataclasses.replace(self._facts, unread={**self._facts.unread, "torch_probe": why})
+            self._put("torch_probe", None, why)
             return self._facts
-        probe = self._timed("torch import", self._probe.result)
-        self._facts = dataclasses.replace(
-            self._facts, torch_probe=probe, nccl=self._timed("nccl", lambda: self._nccl(probe))
-        )
+        # The child keeps its own deadline; ours is only for a parent that cannot even wait.
+        self._collect({"torch_probe": probe.result}, limit_s=self._wanted.timeout_s + PROBE_MARGIN_S)
+        return self._collect({"nccl": lambda: self._nccl(self._facts.torch_probe)})
+
+    def facts_so_far(self) -> EnvFacts:
+        """What has been collected by now; sections still missing are named as not having answered in time."""
+        with self._lock:
+            missing = [
+                field.name
+                for field in dataclasses.fields(EnvFacts)
+                if field.name in EXPECTED_EARLY
+                and getattr(self._facts, field.name) is None
+                and field.name not in self._facts.unread
+            ]
+        for name in missing:
+            self._put(
+                name, None, Unread(cause=SkipCause.TIMED_OUT, reason=f"{name}: no answer within the limit")
+            )
         return self._facts
 
-    def _nccl(self, probe: TorchProbe | None) -> Any:
+    def _nccl(self, probe: TorchProbe | None) -> NcclFacts:
         return collect_nccl(self._world, self._facts.python, self._facts.torch, probe)
 
-    def _timed(self, name: str, job: Callable[[], Any]) -> Any:
+    def _collect(self, jobs: Mapping[str, Collector], limit_s: float | None = None) -> EnvFacts:
+        """Run collectors beside each other, each in a thread that is left behind when it does not answer."""
+        limit = self._wanted.timeout_s if limit_s is None else limit_s
+        threads = {
+            name: threading.Thread(target=self._run, args=(name, job), name=name, daemon=True)
+            for name, job in jobs.items()
+        }
+        for thread in threads.values():
+            thread.start()
+        until = time.monotonic() + limit
+        for name, thread in threads.items():
+            thread.join(max(0.0, until - time.monotonic()))
+            if thread.is_alive():
+                why = Unread(cause=SkipCause.TIMED_OUT, reason=f"{name}: no answer within {limit:g} s")
+                self._put(name, None, why)
+        return self._facts
+
+    def _run(self, name: str, job: Collector) -> None:
         began = time.monotonic()
         try:
-            return job()
-        finally:
-            self.timings[name] = round(time.monotonic() - began, 4)
+            section = job()
+        except DistdoctorError as error:
+            self._put(name, None, Unread(cause=SkipCause.FAILED, reason=error.message, how=error.hint))
+        except Exception as error:
+            # A machine that nobody foresaw must not cost the rest of the report.
+            reason = f"{name}: a bug in distdoctor, {type(error).__name__}: {error}"
+            self._put(name, None, Unread(cause=SkipCause.FAILED, reason=reason))
+        else:
+            self._put(name, section, None)
+        self.timings[name] = round(time.monotonic() - began, 4)
+
+    def _put(self, name: str, section: Section | None, why: Unread | None) -> None:
+        with self._lock:
+            unread = {key: value for key, value in self._facts.unread.items() if key != name}
+            if why is not None:
+                unread[name] = why
+            # The section's type is that of the field of its name.
+            self._facts = dataclasses.replace(self._facts, unread=unread, **{name: section})  # type: ignore[arg-type]

@@ -1,0 +1,50 @@
+"""Which rank speaks, and a rank's last words: one report comes out, also when the launcher is ending everybody."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from distdoctor.errors import OutputError
+from distdoctor.ranks.quiet import Silence, should_speak
+
+if TYPE_CHECKING:
+    from distdoctor.ranks.gather import Gathering
+
+# One per process: file descriptors 1 and 2 are the process' own.
+_SILENCE = Silence()
+
+
+def keep_still_unless_reporter() -> None:
+    """Silence this process unless it is the rank that speaks; before the command line is read."""
+    if not should_speak(os.environ):
+        _SILENCE.begin()
+
+
+def speak() -> None:
+    """Give a silenced rank its voice: it has taken over from a dead rank 0."""
+    _SILENCE.end()
+
+
+def run_as_rank(gathering: Gathering, work: Callable[[], None], report: Callable[[], int | None]) -> int:
+    """Do this rank's work, then report if it falls to this rank; the exit code.
+
+    `report` gives None when another rank reports. SIGTERM, which a launcher sends when one rank has died,
+    cuts waiting short: the report of what arrived comes out before the launcher kills.
+    """
+    from distdoctor.ranks.terminate import on_terminate
+
+    def conclude() -> int | None:
+        code = report()
+        if code is not None:
+            gathering.finish(code)
+        return code
+
+    with on_terminate(conclude, hurry=gathering.hurry):
+        try:
+            work()
+        except OutputError as error:
+            print(f"error: {error.message}", file=sys.stderr)
+        return conclude() or 0
