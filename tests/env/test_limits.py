@@ -112,6 +112,13 @@ def test_few_open_files_are_judged_by_the_size_of_the_job(
     assert found.severity is severity
 
 
+def test_few_open_files_outside_a_job_and_without_a_gpu_are_an_info() -> None:
+    gpus = GpuFacts(devices=(), num_pci_gpus=0)
+    (found,) = check_nofile(EnvFacts(process=ProcessFacts(nofile=1024), gpus=gpus))
+    assert isinstance(found, Found)
+    assert found.severity is Severity.INFO
+
+
 @pytest.mark.parametrize("limit", [65536, 1 << 20, UNLIMITED])
 def test_enough_open_files_are_passed(limit: int) -> None:
     (outcome,) = check_nofile(EnvFacts(process=ProcessFacts(nofile=limit)))

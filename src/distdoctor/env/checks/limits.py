@@ -115,14 +115,7 @@ def check_nofile(facts: EnvFacts) -> Sequence[Outcome]:
     ranks = facts.scheduler.world_size if facts.scheduler is not None else None
     hard = process.nofile_hard
     hard_text = "" if hard is None else f", hard limit {'unlimited' if hard == UNLIMITED else hard}"
-    large = ranks is not None and ranks > MANY_RANKS
-    small_job = ranks is not None and not large
-    if large and limit < NOFILE_SMALL:
-        severity = Severity.CRITICAL
-    elif small_job and limit >= NOFILE_SMALL:
-        severity = Severity.INFO
-    else:
-        severity = Severity.WARNING
+    severity = _nofile_severity(facts, limit, ranks)
     return [
         Found(
             title=f"only {limit} files may be open at once",
@@ -149,6 +142,17 @@ def check_nofile(facts: EnvFacts) -> Sequence[Outcome]:
             fault=Fault.CONFIG,
         )
     ]
+
+
+def _nofile_severity(facts: EnvFacts, limit: int, ranks: int | None) -> Severity:
+    gpus = facts.gpus
+    no_gpu_no_job = ranks is None and gpus is not None and gpus.devices == () and not gpus.num_pci_gpus
+    if ranks is not None and ranks > MANY_RANKS and limit < NOFILE_SMALL:
+        return Severity.CRITICAL
+    small_job = ranks is not None and ranks <= MANY_RANKS
+    if no_gpu_no_job or (small_job and limit >= NOFILE_SMALL):
+        return Severity.INFO
+    return Severity.WARNING
 
 
 def check_stack(facts: EnvFacts) -> Sequence[Outcome]:
