@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from distdoctor.errors import InputError
-from distdoctor.evidence import decode, find_files, looks_binary, read_evidence, read_head
+from distdoctor.evidence import find_files, read_evidence, read_head
+from distdoctor.evidence_bytes import decode, looks_binary
 from distdoctor.pasted import clean_pasted
 
 
@@ -49,7 +50,7 @@ def test_gzip_is_unpacked_even_when_its_end_is_missing(tmp_path: Path, torn: int
 
 
 def test_a_gzip_bomb_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("distdoctor.evidence.MAX_UNPACKED_BYTES", 1 << 20)
+    monkeypatch.setattr("distdoctor.evidence_bytes.MAX_UNPACKED_BYTES", 1 << 20)
     path = write(tmp_path, "bomb.gz", gzip.compress(b"a" * (8 << 20)))
     assert len(read_evidence(path, keep_bytes=1 << 16).text) < 1 << 18
 

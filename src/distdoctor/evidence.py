@@ -11,14 +11,22 @@ import io
 import os
 import stat
 import sys
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
 from distdoctor.errors import InputError
+from distdoctor.evidence_bytes import (
+    CHUNK_BYTES,
+    SAMPLE_BYTES,
+    decode,
+    head_and_tail,
+    looks_binary,
+    plain,
+    unpack_head,
+    unpacked,
+)
 from distdoctor.report.model import InputFile
 from distdoctor.units import MIB, format_bytes
 
@@ -31,22 +39,12 @@ MAX_HASHED_BYTES = 64 * MIB
 # versions and set-up at the start, and 2 x 16 MiB of text is read in about a second.
 KEEP_BYTES = 16 * MIB
 
-# A gzip file may unpack to a thousand times its size; beyond this we stop and say so. Our own choice.
-MAX_UNPACKED_BYTES = 1024 * MIB
-
 # Longer lines are cut: no tool that we read prints them, and a regular expression must not meet them.
 MAX_LINE_CHARACTERS = 16_384
 
 # A folder given as evidence is walked down to this many files. Our own choice.
 MAX_FILES = 5000
 
-# More NUL bytes, or other control characters, than this share of the sample is no text. Logs that a power cut
-# tore hold runs of NUL, so NUL alone does not decide until it dominates.
-MAX_NUL_SHARE = 0.5
-MAX_CONTROL_SHARE = 0.1
-SAMPLE_BYTES = 64 * 1024
-
-_CHUNK_BYTES = MIB
 
 # First bytes of formats that are no text, with what to do about them.
 _PACKED = (
@@ -101,14 +99,15 @@ def find_files(paths: Sequence[str]) -> list[str]:
 
 
 def read_head(path: str, *, max_bytes: int = SAMPLE_BYTES) -> bytes:
-    """The first bytes of a file, unpacked when it is gzip: enough to tell what it is. Raises InputError.
-
-    Not for `-`: what was read from a pipe is gone for the next reader.
-    """
+    """The first bytes of a file (or of standard input), unpacked when it is gzip. Raises InputError."""
+    if path == STDIN:
+        return _once(_stdin(), path, KEEP_BYTES)[0][:max_bytes]
     with _open(path) as stream:
+        if _size(stream) is None:
+            return _once(stream, path, KEEP_BYTES)[0][:max_bytes]
         data = _guarded_read(stream, path, max(max_bytes, SAMPLE_BYTES))
     if data[:2] == b"\x1f\x8b":
-        data = _unpack_head(data, max_bytes)
+        data = unpack_head(data, max_bytes)
     return data[:max_bytes]
 
 
@@ -118,59 +117,51 @@ def read_evidence(path: str, *, keep_bytes: int = KEEP_BYTES) -> EvidenceText:
     gzip is unpacked. Raises InputError with one line when the file is missing, unreadable, empty, or no text.
     """
     if path == STDIN:
-        return _text_of(STDIN, _head_and_tail(_plain(_chunks(sys.stdin.buffer, path), path), keep_bytes))
+        return _text_of(STDIN, _once(_stdin(), path, keep_bytes))
     with _open(path) as stream:
         size = _size(stream)
+        if size is None:
+            return _text_of(path, _once(stream, path, keep_bytes))
         magic = _guarded_read(stream, path, 8)
         _refuse_packed(path, magic)
+        stream.seek(0)
         sha256 = None
-        if size is not None:
+        if size <= MAX_HASHED_BYTES:
+            sha256 = _digest(stream)
             stream.seek(0)
-            if size <= MAX_HASHED_BYTES:
-                sha256 = _digest(stream)
-                stream.seek(0)
-            magic = b""
-        if size is not None and _guarded_read(stream, path, 2) == b"\x1f\x8b":
-            stream.seek(0)
-            ends = _head_and_tail(_unpacked(_chunks(stream, path), path), keep_bytes)
-        elif size is not None:
-            ends = _ends_of_file(stream, size, keep_bytes)
+        if magic[:2] == b"\x1f\x8b":
+            ends = head_and_tail(unpacked(_chunks(stream, path), path), keep_bytes)
         else:
-            ends = _head_and_tail(_plain(_chunks(stream, path, magic), path), keep_bytes)
+            ends = _ends_of_file(stream, size, keep_bytes)
     return _text_of(path, ends, size, sha256)
 
 
-def decode(data: bytes) -> str:
-    """Bytes as text: byte order marks obeyed, UTF-16 without one recognised, UTF-8 otherwise; never raises."""
-    if data[:3] == b"\xef\xbb\xbf":
-        return data[3:].decode("utf-8", "replace")
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return data.decode("utf-16", "replace")
-    wide = _utf16_without_mark(data[:SAMPLE_BYTES])
-    if wide is not None:
-        return data.decode(wide, "replace")
-    return data.decode("utf-8", "replace")
+# A pipe can be read once, and both whoever tells what it is and whoever reads it want it. The stream itself is kept
+# beside its text, so that no later stream takes its place.
+_pipes: dict[tuple[object, ...], tuple[BinaryIO, tuple[bytes, bytes, int]]] = {}
 
 
-def looks_binary(data: bytes) -> bool:
-    """True when a sample of `data` holds more control bytes than any text would; UTF-16 is text."""
-    sample = data[:SAMPLE_BYTES]
-    if not sample or sample[:2] in (b"\xff\xfe", b"\xfe\xff") or _utf16_without_mark(sample):
-        return False
-    nul = sample.count(0)
-    control = sum(byte < 32 and byte not in b"\t\n\r\x0b\x0c\x1b\x08\x00" for byte in sample)
-    text = decode(sample)
-    undecodable = text.count("\ufffd")
-    return (
-        nul > MAX_NUL_SHARE * len(sample)
-        or control > MAX_CONTROL_SHARE * len(sample)
-        or undecodable > 2 * MAX_CONTROL_SHARE * len(text)
-    )
+def _stdin() -> BinaryIO:
+    if sys.stdin is None or sys.stdin.closed:
+        raise InputError("standard input is closed")
+    return sys.stdin.buffer
+
+
+def _once(stream: BinaryIO, path: str, keep_bytes: int) -> tuple[bytes, bytes, int]:
+    """Both ends of what a pipe gives, read when it is first asked for."""
+    try:
+        info = os.fstat(stream.fileno())
+        key: tuple[object, ...] = (path, info.st_dev, info.st_ino)
+    except (OSError, ValueError):  # standard input that is no file, as in tests
+        key = (path, id(stream))
+    if key not in _pipes:
+        _pipes[key] = (stream, head_and_tail(plain(_chunks(stream, path), path), keep_bytes))
+    return _pipes[key][1]
 
 
 def _digest(stream: BinaryIO) -> str:
     digest = hashlib.sha256()
-    while chunk := stream.read(_CHUNK_BYTES):
+    while chunk := stream.read(CHUNK_BYTES):
         digest.update(chunk)
     return digest.hexdigest()
 
@@ -221,69 +212,9 @@ def _guarded_read(stream: BinaryIO, path: str, num_bytes: int) -> bytes:
         raise InputError(f"cannot read `{path}`: {error.strerror or error}") from None
 
 
-def _chunks(stream: BinaryIO, path: str, first: bytes = b"") -> Iterator[bytes]:
-    if first:
-        yield first
-    while chunk := _guarded_read(stream, path, _CHUNK_BYTES):
+def _chunks(stream: BinaryIO, path: str) -> Iterator[bytes]:
+    while chunk := _guarded_read(stream, path, CHUNK_BYTES):
         yield chunk
-
-
-def _plain(chunks: Iterator[bytes], path: str) -> Iterator[bytes]:
-    """A stream as it is, or unpacked when it begins as gzip does."""
-    first = next(chunks, b"")
-    whole = chain((first,), chunks)
-    return _unpacked(whole, path) if first[:2] == b"\x1f\x8b" else whole
-
-
-def _unpacked(chunks: Iterator[bytes], path: str) -> Iterator[bytes]:
-    """gzip unpacked piece by piece, up to `MAX_UNPACKED_BYTES`; a torn end gives what came before it."""
-    machine = zlib.decompressobj(wbits=31)
-    total = 0
-    for chunk in chunks:
-        todo = chunk
-        while todo:
-            try:
-                piece = machine.decompress(todo, _CHUNK_BYTES)
-            except zlib.error as error:
-                if not total:
-                    raise InputError(f"`{path}` looks like gzip but does not unpack: {error}") from None
-                return
-            total += len(piece)
-            if piece:
-                yield piece
-            if total > MAX_UNPACKED_BYTES:
-                return
-            todo = machine.unconsumed_tail
-            if machine.eof:
-                todo = machine.unused_data
-                if todo[:2] != b"\x1f\x8b":
-                    return
-                machine = zlib.decompressobj(wbits=31)
-    if not total:
-        raise InputError(f"`{path}` looks like gzip but does not unpack: it ends too early")
-
-
-def _unpack_head(data: bytes, max_bytes: int) -> bytes:
-    try:
-        return zlib.decompressobj(wbits=31).decompress(data, max_bytes)
-    except zlib.error:
-        return data
-
-
-def _head_and_tail(chunks: Iterator[bytes], keep_bytes: int) -> tuple[bytes, bytes, int]:
-    """The first and the last `keep_bytes` of a stream, and how many bytes between them were dropped."""
-    head, tail, dropped = bytearray(), bytearray(), 0
-    for chunk in chunks:
-        room = keep_bytes - len(head)
-        head += chunk[:room]
-        tail += chunk[room:] if room < len(chunk) else b""
-        if len(tail) > 2 * keep_bytes:
-            dropped += len(tail) - keep_bytes
-            del tail[:-keep_bytes]
-    if len(tail) > keep_bytes:
-        dropped += len(tail) - keep_bytes
-        del tail[:-keep_bytes]
-    return bytes(head), bytes(tail), dropped
 
 
 def _ends_of_file(stream: BinaryIO, size: int, keep_bytes: int) -> tuple[bytes, bytes, int]:
@@ -330,16 +261,3 @@ def _refuse_packed(path: str, magic: bytes) -> None:
     for start, what, hint in _PACKED:
         if magic.startswith(start):
             raise InputError(f"`{path}` is {what}, not text", hint=hint)
-
-
-def _utf16_without_mark(sample: bytes) -> str | None:
-    """UTF-16 of mostly ASCII text has NUL in every second byte."""
-    if len(sample) < 8:
-        return None
-    even, odd = sample[0::2].count(0), sample[1::2].count(0)
-    half = len(sample) / 2
-    if odd > 0.7 * half and even < 0.1 * half:
-        return "utf-16-le"
-    if even > 0.7 * half and odd < 0.1 * half:
-        return "utf-16-be"
-    return None

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from distdoctor.errors import InputError
-from distdoctor.evidence import STDIN, decode, find_files, read_head
+from distdoctor.evidence import STDIN, find_files, read_head
+from distdoctor.evidence_bytes import decode
 from distdoctor.pasted import clean_pasted
 from distdoctor.report.model import Report
 
@@ -95,19 +96,16 @@ READERS: tuple[EvidenceReader, ...] = (
 )
 
 
-def sort_evidence(
-    paths: Sequence[str], *, readers: Sequence[EvidenceReader] = READERS, stdin_head: bytes = b""
-) -> SortedEvidence:
+def sort_evidence(paths: Sequence[str], *, readers: Sequence[EvidenceReader] = READERS) -> SortedEvidence:
     """Each file of `paths` (folders are walked) to the reader that knows it best; the first wins a tie.
 
-    `stdin_head`: first bytes of standard input for the path `-`, read by the caller, who hands on the rest.
     Raises InputError when a path is not there or there is no file.
     """
     files: dict[str, list[str]] = {reader.name: [] for reader in readers}
     unknown: list[UnknownFile] = []
     for path in find_files(paths):
         try:
-            head = stdin_head if path == STDIN else read_head(path, max_bytes=HEAD_BYTES)
+            head = read_head(path, max_bytes=HEAD_BYTES)
         except InputError as error:
             unknown.append(UnknownFile(path=path, why=error.message))
             continue
@@ -134,13 +132,12 @@ def explain(
     build: Callable[[EvidenceReader, Sequence[str]], Report],
     *,
     readers: Sequence[EvidenceReader] = READERS,
-    stdin_head: bytes = b"",
 ) -> tuple[list[Report], tuple[UnknownFile, ...]]:
     """One report a reader, made by `build` of its files, and the files that nobody knows.
 
     Raises InputError when no file is known; its message shows how the first begins, its hint what is known.
     """
-    found = sort_evidence(paths, readers=readers, stdin_head=stdin_head)
+    found = sort_evidence(paths, readers=readers)
     if not found.by_reader:
         first = found.unknown[0]
         more = f" (and {len(found.unknown) - 1} more)" if len(found.unknown) > 1 else ""

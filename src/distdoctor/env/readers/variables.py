@@ -35,8 +35,8 @@ PARTIAL = Unread(
 
 
 def sniff(text: str) -> bool:
-    """True when a relevant variable is assigned on a line of its own."""
-    return bool(_assignments(text))
+    """True when a relevant variable is assigned on a line of its own, or printed by collect_env."""
+    return bool(_assignments(text) or _allocator(text))
 
 
 def read(text: str, origin: str) -> VariableFacts | None:
