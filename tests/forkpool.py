@@ -1,10 +1,12 @@
 """Ranks forked from one warm process: an import of torch costs 3 s, a fork a hundredth of that.
 
-    with ForkPool(torch=True) as pool:
-        outcomes = pool.run("scenarios.py:all_reduce", world_size=4, args={...}, limit_s=10)
+    with ForkPool(torch=True, scenarios=Path("scenarios.py")) as pool:
+        outcomes = pool.run("all_reduce", world_size=4, args={...}, limit_s=10)
+        running = pool.start(...)          # several at once; most of a fault test is waiting
+        outcomes = running.outcomes()
 
 The pool is a process of its own that imports once and stays single-threaded, so that forking is safe in
-whatever process the tests run. It forks `world_size` ranks that call `function(rank, world_size, **args)` with
+whatever process the tests run. For each run it forks a launcher, which forks `world_size` ranks that call `function(rank, world_size, **args)` with
 torchrun's variables set, and a store host beside them that outlives every rank, as torchrun's agent does.
 Ranks that are still there after `limit_s` are killed, by process id.
 """
@@ -26,11 +28,15 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType, TracebackType
 from typing import Any
 
 # After this long without an answer the pool itself is taken for dead.
-_ANSWER_GRACE_S = 60.0
+_ANSWER_GRACE_S = 120.0
+
+# Ranks of more runs than this would wait for a processor rather than for one another.
+_MAX_RUNS = 3
 
 
 @dataclass(frozen=True)
@@ -45,20 +51,47 @@ class Outcome:
     seconds: float
 
 
+class Run:
+    """One run under way."""
+
+    def __init__(self, pool: ForkPool, answer: Path, until: float) -> None:
+        self._pool = pool
+        self._answer = answer
+        self._until = until
+
+    def outcomes(self) -> list[Outcome]:
+        """How each rank ended, by rank, once all have."""
+        while not self._answer.exists():
+            assert time.monotonic() < self._until, "the fork pool does not answer"
+            assert self._pool.is_alive(), "the fork pool has died"
+            time.sleep(0.02)
+        return [Outcome(**outcome) for outcome in json.loads(self._answer.read_text())]
+
+
 class ForkPool:
     """Handle of the warm process."""
 
-    def __init__(self, *, torch: bool) -> None:
+    def __init__(self, *, torch: bool, scenarios: Path) -> None:
+        """A pool for the functions in the file `scenarios`; with `torch` it is imported beforehand, too."""
+        self._answers = TemporaryDirectory()
+        self._num_runs = 0
         self._process = subprocess.Popen(
-            [sys.executable, __file__, "torch" if torch else "plain"],
+            [sys.executable, __file__, "torch" if torch else "plain", str(scenarios)],
+            # Connecting to a TCPStore asks DNS for the name of 127.0.0.1; a name server that is busy would
+            # cost five seconds each time.
+            env={**os.environ, "RES_OPTIONS": "timeout:1 attempts:1"},
             stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
             text=True,
         )
 
-    def run(
+    def is_alive(self) -> bool:
+        """Whether the warm process is there."""
+        return self._process.poll() is None
+
+    def start(
         self,
-        target: str,
+        function: str,
         *,
         world_size: int,
         args: Mapping[str, Any] | None = None,
@@ -66,11 +99,17 @@ class ForkPool:
         limit_s: float = 30.0,
         store: bool = False,
         stop_store_after_s: float | None = None,
-    ) -> list[Outcome]:
-        """Run `path.py:function` on all ranks; outcomes by rank. Arguments and results travel as JSON."""
-        assert self._process.stdin is not None and self._process.stdout is not None
+    ) -> Run:
+        """Start a function on all ranks; three runs at most are under way, later ones wait their turn.
+
+        Arguments and results travel as JSON.
+        """
+        assert self._process.stdin is not None
+        self._num_runs += 1
+        answer = Path(self._answers.name, f"{self._num_runs}.json")
         request = {
-            "target": target,
+            "answer": str(answer),
+            "function": function,
             "world_size": world_size,
             "args": dict(args or {}),
             "environ": dict(environ or {}),
@@ -80,10 +119,11 @@ class ForkPool:
         }
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
-        ready, _, _ = select.select([self._process.stdout], [], [], limit_s + _ANSWER_GRACE_S)
-        assert ready, "the fork pool does not answer"
-        answer = json.loads(self._process.stdout.readline())
-        return [Outcome(**outcome) for outcome in answer]
+        return Run(self, answer, time.monotonic() + limit_s + _ANSWER_GRACE_S)
+
+    def run(self, function: str, **options: Any) -> list[Outcome]:
+        """`start`, and wait for the outcomes."""
+        return self.start(function, **options).outcomes()
 
     def __enter__(self) -> ForkPool:
         return self
@@ -98,29 +138,45 @@ class ForkPool:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._answers.cleanup()
 
 
 # --- inside the warm process ---
 
 
-def serve(with_torch: bool) -> None:
-    """Answer requests until standard input ends."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what ranks print is not an answer
+def serve(with_torch: bool, scenarios: Path) -> None:
+    """Fork a launcher for each request until standard input ends, then wait for them."""
     if with_torch:
         import torch
         import torch.distributed
 
         torch.set_num_threads(1)
-    modules: dict[str, ModuleType] = {}
+    module = _load(scenarios)
+    launchers: set[int] = set()
     for line in sys.stdin:
-        request = json.loads(line)
-        path, _, name = request["target"].partition(":")
-        if path not in modules:
-            modules[path] = _load(Path(path))
-        outcomes = _run(getattr(modules[path], name), request)
-        answers.write(json.dumps(outcomes) + "\n")
-        answers.flush()
+        if len(launchers) >= _MAX_RUNS:
+            launchers.discard(os.wait()[0])
+        pid = os.fork()
+        if pid == 0:
+            _answer(module, json.loads(line))
+        launchers.add(pid)
+    for pid in launchers:
+        os.waitpid(pid, 0)
+
+
+def _answer(module: ModuleType, request: dict[str, Any]) -> None:
+    exit_code = 1
+    try:
+        os.close(0)
+        outcomes = _run(getattr(module, request["function"]), request)
+        answer = Path(request["answer"])
+        answer.with_suffix(".part").write_text(json.dumps(outcomes))
+        answer.with_suffix(".part").rename(answer)
+        exit_code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(exit_code)
 
 
 def _load(path: Path) -> ModuleType:
@@ -249,4 +305,4 @@ def _free_port() -> int:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1] == "torch")
+    serve(sys.argv[1] == "torch", Path(sys.argv[2]))

@@ -24,26 +24,58 @@ LIMIT_S = DEADLINE_S + scaled(20)
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[ForkPool]:
-    with ForkPool(torch=True) as warm:
+    with ForkPool(torch=True, scenarios=SCENARIOS) as warm:
         yield warm
+
+
+CULPRITS: dict[str, tuple[dict[int, str], list[int], list[int]]] = {
+    "a sleeping rank": ({3: "sleep"}, [3], []),
+    "a stopped rank": ({3: "stop"}, [3], [3]),
+    "a dead rank": ({4: "exit"}, [4], [4]),
+    "two at once": ({2: "sleep", 4: "exit"}, [2, 4], [4]),
+    "rank 0 asleep": ({0: "sleep"}, [0], []),
+    "rank 0 stopped": ({0: "stop"}, [0], [0]),
+    "stopped inside": ({2: "freeze inside"}, [], [2]),
+    "rank 0 stopped inside": ({0: "freeze inside"}, [], [0]),
+}
+"""What each rank does, who is then missing, who is frozen."""
+
+
+class Watched:
+    """One run: started, and looked at when it has ended."""
+
+    def __init__(self, pool: ForkPool, folder: Path, faults: dict[int, str], **options: Any) -> None:
+        self._folder = folder
+        folder.mkdir(exist_ok=True)
+        self._run = pool.start(
+            "measure",
+            world_size=WORLD_SIZE,
+            args={
+                "folder": str(folder),
+                "deadline_s": DEADLINE_S,
+                "faults": {str(rank): do for rank, do in faults.items()},
+            },
+            limit_s=LIMIT_S,
+            store=True,
+            **options,
+        )
+
+    def end(self) -> tuple[list[Outcome], list[dict[str, Any]]]:
+        outcomes = self._run.outcomes()
+        return outcomes, [json.loads(path.read_text()) for path in sorted(self._folder.glob("stall.*"))]
 
 
 def run(
     pool: ForkPool, folder: Path, faults: dict[int, str], **options: Any
 ) -> tuple[list[Outcome], list[dict[str, Any]]]:
-    outcomes = pool.run(
-        f"{SCENARIOS}:measure",
-        world_size=WORLD_SIZE,
-        args={
-            "folder": str(folder),
-            "deadline_s": DEADLINE_S,
-            "faults": {str(rank): do for rank, do in faults.items()},
-        },
-        limit_s=LIMIT_S,
-        store=True,
-        **options,
-    )
-    return outcomes, [json.loads(path.read_text()) for path in sorted(folder.glob("stall.*"))]
+    return Watched(pool, folder, faults, **options).end()
+
+
+@pytest.fixture(scope="module")
+def culprits(pool: ForkPool, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Watched]:
+    """All runs with a fault, started together: what they do is wait."""
+    folder = tmp_path_factory.mktemp("culprits")
+    return {name: Watched(pool, folder / name, faults) for name, (faults, _, _) in CULPRITS.items()}
 
 
 def test_a_clean_run_writes_no_partial_report(pool: ForkPool, tmp_path: Path) -> None:
@@ -52,24 +84,10 @@ def test_a_clean_run_writes_no_partial_report(pool: ForkPool, tmp_path: Path) ->
     assert stalls == []
 
 
-@pytest.mark.parametrize(
-    ("faults", "missing", "frozen"),
-    [
-        ({3: "sleep"}, [3], []),
-        ({3: "stop"}, [3], [3]),
-        ({4: "exit"}, [4], [4]),
-        ({2: "sleep", 4: "exit"}, [2, 4], [4]),
-        ({0: "sleep"}, [0], []),
-        ({0: "stop"}, [0], [0]),
-        ({2: "freeze inside"}, [], [2]),
-        ({0: "freeze inside"}, [], [0]),
-    ],
-    ids=lambda value: "+".join(f"{rank} {do}" for rank, do in value.items()) if isinstance(value, dict) else None,
-)  # fmt: skip
-def test_a_run_ends_with_one_report_that_names_the_culprit(
-    pool: ForkPool, tmp_path: Path, faults: dict[int, str], missing: list[int], frozen: list[int]
-) -> None:
-    outcomes, stalls = run(pool, tmp_path, faults)
+@pytest.mark.parametrize("name", CULPRITS)
+def test_a_run_ends_with_one_report_that_names_the_culprit(culprits: dict[str, Watched], name: str) -> None:
+    faults, missing, frozen = CULPRITS[name]
+    outcomes, stalls = culprits[name].end()
     assert len(stalls) == 1
     (stall,) = stalls
     assert stall["phase"] == "all_reduce/1"

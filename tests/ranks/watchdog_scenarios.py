@@ -38,8 +38,8 @@ def measure(rank: int, world_size: int, folder: str, deadline_s: float, faults: 
         deadline_s=deadline_s,
         report=report,
     )
-    watchdog.start()
     dist.init_process_group("gloo", rank=rank, world_size=world_size, timeout=LONG)
+    watchdog.start()
     for index in range(3):
         if index == 1:
             misbehave(fault)
