@@ -23,7 +23,7 @@ from distdoctor.report.seal import seal
 # Far above any report of ours (a 10,000-host report is some 10 MiB); keeps a mistaken path from filling memory.
 MAX_REPORT_BYTES = 64 << 20
 
-SCHEMA_ID = f"https://distdoctor.dev/schema/report-{SCHEMA_VERSION}.json"
+SCHEMA_ID = f"urn:distdoctor:schema:report:{SCHEMA_VERSION}"
 _HINT = "give a report that distdoctor wrote with `-o FILE.json` or `--format json`"
 
 
