@@ -11,7 +11,6 @@ from distdoctor.env.checks.nccl_risk import is_off, is_on
 from distdoctor.env.checks.nccl_view import NcclView, view_of
 from distdoctor.env.facts.all import EnvFacts
 from distdoctor.env.facts.base import Unread
-from distdoctor.env.facts.process import UNLIMITED
 from distdoctor.env.versions import below
 from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severity, SkipCause, Team
 
@@ -74,7 +73,7 @@ def _hit(facts: EnvFacts, view: NcclView, bug: KnownBug) -> Found:
         ),
         explanation=f"{bug.symptom}.",
         actions=(Action(team=Team.JOB_OWNER, text=bug.fix),),
-        cause_class="software:nccl_known_bug",
+        cause_class="env:nccl_bug",
         fault=Fault.SOFTWARE,
     )
 
@@ -110,7 +109,7 @@ def _leads(view: NcclView, bugs: Sequence[KnownBug]) -> Found:
                 team=Team.JOB_OWNER, text="Think of these when the symptom fits; a newer NCCL has the fixes"
             ),
         ),
-        cause_class="software:nccl_known_bug",
+        cause_class="env:nccl_bug",
         fault=Fault.SOFTWARE,
     )
 
@@ -132,11 +131,6 @@ def _setting(view: NcclView, name: _Argument) -> str | None:
 def _with_variables(judge: Callable[[NcclView, _Argument], bool]) -> _Condition:
     """A condition about settings: unknown while no variables were read."""
     return lambda facts, view, wanted: None if facts.variables is None else judge(view, wanted)
-
-
-def _rdma(facts: EnvFacts, view: NcclView, wanted: _Argument) -> bool | None:
-    del facts
-    return None if view.rdma_active is None else view.rdma_active == wanted
 
 
 def _link_layer(facts: EnvFacts, view: NcclView, wanted: _Argument) -> bool | None:
@@ -197,30 +191,6 @@ def _driver_before(facts: EnvFacts, view: NcclView, wanted: _Argument) -> bool |
     return below(facts.gpus.driver_version, str(wanted)) if facts.gpus is not None else None
 
 
-def _stack_unlimited(facts: EnvFacts, view: NcclView, wanted: _Argument) -> bool | None:
-    del view
-    limit = facts.process.stack_bytes if facts.process is not None else None
-    return None if limit is None else (limit == UNLIMITED) == wanted
-
-
-def _peermem(facts: EnvFacts, view: NcclView, wanted: _Argument) -> bool | None:
-    del view
-    module = facts.network.peermem_module if facts.network is not None else None
-    return None if module is None else module == wanted
-
-
-def _peermem_registered(facts: EnvFacts, view: NcclView, wanted: _Argument) -> bool | None:
-    del view
-    registered = facts.network.peermem_registered if facts.network is not None else None
-    return None if registered is None else registered == wanted
-
-
-def _no_dmabuf(facts: EnvFacts, view: NcclView, wanted: _Argument) -> bool | None:
-    del view
-    possible = facts.network.dmabuf_possible if facts.network is not None else None
-    return None if possible is None else (not possible) == wanted
-
-
 def _fabric_unwell(facts: EnvFacts, view: NcclView, wanted: _Argument) -> bool | None:
     """The fabric manager failed, or a GPU's fabric did not complete with success (NVML)."""
     del view
@@ -255,7 +225,6 @@ _CONDITIONS: Mapping[str, _Condition] = {
     "capability_from": lambda _, view, bound: _capability(view, bound, at_least_it=True),
     "capability_below": lambda _, view, bound: _capability(view, bound, at_least_it=False),
     "efa": lambda _, view, wanted: None if view.efa is None else view.efa == wanted,
-    "rdma": _rdma,
     "link_layer": _link_layer,
     "one_gpu_per_nic": _one_gpu_per_nic,
     "container": _container,
@@ -263,10 +232,6 @@ _CONDITIONS: Mapping[str, _Condition] = {
     "numa_node_without_cpus": _numa_without_cpus,
     "model": _model,
     "driver_before": _driver_before,
-    "stack_unlimited": _stack_unlimited,
-    "peermem": _peermem,
-    "peermem_registered": _peermem_registered,
-    "no_dmabuf": _no_dmabuf,
     "fabric_unwell": _fabric_unwell,
     "unopenable_nic": _unopenable_nic,
     "architecture": lambda facts, _, wanted: (

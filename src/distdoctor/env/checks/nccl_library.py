@@ -129,7 +129,7 @@ def _another(facts: EnvFacts, used: str, expected: str, *, is_loaded: bool) -> F
                 command=f"pip install --force-reinstall --no-deps {_wheel_name(facts)}=={expected}",
             ),
         ),
-        cause_class="software:nccl_version",
+        cause_class="env:nccl_conflict",
         fault=Fault.SOFTWARE,
     )
 
@@ -157,7 +157,7 @@ def _replaced(nccl: NcclFacts) -> Found:
         ),
         explanation="Processes that start now load another file: after a restart of single ranks, versions can differ.",
         actions=(Action(team=Team.JOB_OWNER, text="Restart all ranks of the job together"),),
-        cause_class="software:nccl_version",
+        cause_class="env:nccl_conflict",
         fault=Fault.SOFTWARE,
     )
 
@@ -207,7 +207,7 @@ def _other_copies(nccl: NcclFacts, expected: str) -> list[Outcome]:
                     text="Keep one version in the image, and keep its folder out of LD_LIBRARY_PATH",
                 ),
             ),
-            cause_class="software:nccl_version",
+            cause_class="env:nccl_conflict",
             fault=Fault.SOFTWARE,
         )
     ]
@@ -264,7 +264,7 @@ def _two_wheels(facts: EnvFacts, wheels: dict[str, str]) -> Found:
                 command=command,
             ),
         ),
-        cause_class="software:nccl_duplicate",
+        cause_class="env:nccl_conflict",
         fault=Fault.SOFTWARE,
     )
 
@@ -288,7 +288,7 @@ def _several(libraries: Sequence[NcclLibrary]) -> Found:
         ),
         explanation="Harmless while each program finds its own; a path that is set later can change which one is taken.",
         actions=(Action(team=Team.PLATFORM, text="Keep one version for each environment"),),
-        cause_class="software:nccl_duplicate",
+        cause_class="env:nccl_conflict",
         fault=Fault.SOFTWARE,
     )
 
