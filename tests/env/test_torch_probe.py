@@ -87,6 +87,7 @@ def test_a_hang_ends_at_the_limit_and_is_named_with_its_place(tmp_path: Path) ->
     assert result.state is ProbeState.HUNG
     assert result.error_where == f"{tmp_path}/torch/__init__.py:2 in <module>"
     assert result.last_step == "start"
+    assert result.error_text is None, "the abort was ours"
     assert time.monotonic() - began < LIMIT_S / 2
 
 
@@ -209,3 +210,11 @@ def test_the_real_torch_of_this_environment() -> None:
     assert result.torch_version
     assert result.gloo_available is not None
     assert any("libtorch_cpu" in path for path in result.mapped_libraries)
+
+
+def test_a_python_that_is_too_old_is_said_so() -> None:
+    stderr = '  File "<string>", line 12\nSyntaxError: future feature annotations is not defined\n'
+    end = ChildEnd(returncode=1, timed_out=False, duration_s=0.1, stdout="", stderr=stderr)
+    result = read_probe(end, timeout_s=5, source="test")
+    assert result.state is ProbeState.BAD_INTERPRETER
+    assert "too old" in (result.error_text or "")

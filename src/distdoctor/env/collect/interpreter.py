@@ -84,7 +84,8 @@ def _run(executable: str, environ: Mapping[str, str], timeout_s: float) -> str:
 
 def _parse(executable: str, answer: str) -> Interpreter:
     """The JSON at the end of the answer: a sitecustomize may have printed before it."""
-    start = answer.rfind('{"distdoctor": 1')
+    mark = answer.rfind('"distdoctor": 1')
+    start = answer.rfind("{", 0, mark) if mark >= 0 else -1  # Python 2 orders the keys otherwise
     try:
         data: dict[str, Any] = json.loads(answer[start:]) if start >= 0 else {}
         return Interpreter(

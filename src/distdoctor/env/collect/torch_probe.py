@@ -150,9 +150,11 @@ def _error_text(end: ChildEnd, state: ProbeState, error: Mapping[str, Any]) -> s
         return None
     if error:
         return _text(error.get("text"))
+    if state is ProbeState.BAD_INTERPRETER and "SyntaxError" in end.stderr:
+        return "this Python is too old to try the import in; 3.7 or newer is needed"
     fatal = _FATAL.search(end.stderr)
     lines = (end.stderr[: fatal.start()] if fatal else end.stderr).strip().splitlines()
-    if fatal and fatal.group().startswith("Fatal"):
+    if fatal and fatal.group().startswith("Fatal") and state is ProbeState.ABORTED:  # a hang: our own signal
         lines = [*lines[-3:], fatal.group()]
     return "\n".join(line[:500] for line in lines[-4:])[:_MAX_TEXT] or None
 
