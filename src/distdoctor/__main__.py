@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -13,14 +14,24 @@ from distdoctor.exit_codes import ExitCode
 
 def main() -> None:
     """Run the command line and exit."""
+    argv = sys.argv[1:]
+    if "TORCHELASTIC_RUN_ID" in os.environ and argv[:1] == ["env"]:
+        # A rank that dies at once makes torchrun end the others before they have imported anything; the
+        # report must still come out. `run_as_rank` takes over, and torchrun waits 30 s before it kills.
+        signal.signal(signal.SIGTERM, _note_termination)
     from distdoctor.cli.speaking import keep_still_unless_reporter
 
-    argv = sys.argv[1:]
     keep_still_unless_reporter()
     if argv in (["--version"], ["-V"]):
         print(f"distdoctor {__version__}")
         sys.exit(ExitCode.OK)
     sys.exit(run(argv))
+
+
+def _note_termination(*_: object) -> None:
+    from distdoctor.cli.speaking import terminated_early
+
+    terminated_early()
 
 
 def run(argv: Sequence[str]) -> int:

@@ -137,7 +137,7 @@ def _on_ranks(identity: RankIdentity, options: LiveOptions, request: Request, pr
         return emit(result, prepared, under_launcher=True)
 
     return run_as_rank(
-        collection.gathering, lambda: collection.collect(_Early(request, awaits_torch=options.torch)), report
+        collection, lambda: collection.collect(_Early(request, awaits_torch=options.torch)), report
     )
 
 

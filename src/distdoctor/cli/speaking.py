@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -11,10 +12,16 @@ from distdoctor.errors import OutputError
 from distdoctor.ranks.quiet import Silence, should_speak
 
 if TYPE_CHECKING:
-    from distdoctor.ranks.gather import Gathering
+    from distdoctor.env.live import RankCollection
 
-# One per process: file descriptors 1 and 2 are the process' own.
+# One per process: file descriptors 1 and 2 are the process' own, and so are signals.
 _SILENCE = Silence()
+_TERMINATED_EARLY = threading.Event()
+
+
+def terminated_early() -> None:
+    """SIGTERM came before this rank could listen to it: its report is due at once."""
+    _TERMINATED_EARLY.set()
 
 
 def keep_still_unless_reporter() -> None:
@@ -28,7 +35,9 @@ def speak() -> None:
     _SILENCE.end()
 
 
-def run_as_rank(gathering: Gathering, work: Callable[[], None], report: Callable[[], int | None]) -> int:
+def run_as_rank(
+    collection: RankCollection, work: Callable[[], None], report: Callable[[], int | None]
+) -> int:
     """Do this rank's work, then report if it falls to this rank; the exit code.
 
     `report` gives None when another rank reports. SIGTERM, which a launcher sends when one rank has died,
@@ -39,10 +48,12 @@ def run_as_rank(gathering: Gathering, work: Callable[[], None], report: Callable
     def conclude() -> int | None:
         code = report()
         if code is not None:
-            gathering.finish(code)
+            collection.gathering.finish(code)
         return code
 
-    with on_terminate(conclude, hurry=gathering.hurry):
+    with on_terminate(conclude, hurry=collection.hurry):
+        if _TERMINATED_EARLY.is_set():
+            collection.hurry()
         try:
             work()
         except OutputError as error:

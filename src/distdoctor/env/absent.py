@@ -25,7 +25,7 @@ from distdoctor.units import fold_ints
 MAX_SHOWN = 8
 
 _WHY_IT_MATTERS = {
-    Absence.STOPPED: "A stopped process does nothing until it gets SIGCONT; the job would wait for it.",
+    Absence.STOPPED: "A stopped process does nothing until it gets SIGCONT.",
     Absence.BLOCKED: "A process that waits in the kernel cannot be ended; a device or file system does not answer.",
     Absence.EXITED: "It ended before it could report: killed, out of memory, or its start script failed.",
     Absence.NEVER_SEEN: "It did not start, was stopped or killed at once, or runs where the folder is not shared.",
@@ -33,12 +33,18 @@ _WHY_IT_MATTERS = {
 }
 
 
-def absent_of(gathered: Gathered, identity: RankIdentity) -> Absent:
+def absent_of(gathered: Gathered, identity: RankIdentity, *, launcher_ends_job: bool = False) -> Absent:
     """Who is absent from a gathering: ranks that were waited for, and hosts of the scheduler's list.
+
+    When the launcher is ending the job, one rank has died and the others were told to end: of several
+    absent ranks none is accused.
 
     Ranks on hosts that share no folder with us were not asked; they are missing evidence, not a fault.
     """
-    findings = [_missing_ranks(group, gathered) for group in _by_absence(gathered.missing)]
+    if launcher_ends_job and len(gathered.missing) > 1:
+        findings = [_ended_ranks(gathered)]
+    else:
+        findings = [_missing_ranks(group, gathered) for group in _by_absence(gathered.missing)]
     if gathered.hosts_absent:
         findings.append(_missing_hosts(gathered, identity))
     evidence = []
@@ -74,7 +80,7 @@ def _missing_ranks(group: Sequence[MissingRank], gathered: Gathered) -> Finding:
         id="rank-missing",
         severity=Severity.CRITICAL,
         confidence=Confidence.HIGH,
-        title=f"{who}{where} did not report: {first.absence.value}"[:80],
+        title=f"{who}{where} did not report: it {first.absence.value}"[:80],
         fingerprint=f"rank-missing:{fold_ints(ranks)}",
         evidence=(
             *(
@@ -100,6 +106,32 @@ def _missing_ranks(group: Sequence[MissingRank], gathered: Gathered) -> Finding:
         ),
         scope=Scope(ranks=ranks, hosts=(first.host,) if first.host else ()),
         cause_class="rank_died" if first.absence is Absence.EXITED else "rank_not_arrived",
+        fault=Fault.UNKNOWN,
+    )
+
+
+def _ended_ranks(gathered: Gathered) -> Finding:
+    """Several ranks are absent while the launcher ends the job: one of them is why, and which is not known."""
+    ranks = tuple(sorted(each.rank for each in gathered.missing))
+    return Finding(
+        id="rank-missing",
+        severity=Severity.CRITICAL,
+        confidence=Confidence.MEDIUM,
+        title=f"a rank ended at once, and the launcher ended the job: one of {fold_ints(ranks)}"[:80],
+        fingerprint=f"rank-missing:{fold_ints(ranks)}",
+        evidence=tuple(
+            Evidence(text=f"rank {each.rank}: {each.detail}", source="its announcement and /proc")
+            for each in gathered.missing[:MAX_SHOWN]
+        ),
+        explanation="When one rank ends, the launcher ends the others. Of those that did not report, one is the cause.",
+        actions=(
+            Action(
+                team=Team.JOB_OWNER,
+                text="The launcher's own message names the rank that ended first (torchrun: `Root Cause`)",
+            ),
+        ),
+        scope=Scope(ranks=ranks),
+        cause_class="rank_died",
         fault=Fault.UNKNOWN,
     )
 

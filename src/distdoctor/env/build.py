@@ -114,7 +114,8 @@ def describe(members: Sequence[Member], subject: Subject) -> str:
     num_ranks = sum(member.rank is not None for member in members)
     hosts = len(subject.hosts)
     if num_ranks > 1 or absent_any(subject):
-        return f"{num_ranks} rank{'s' if num_ranks != 1 else ''} on {hosts} host{'s' if hosts != 1 else ''}"
+        of_all = f" of {subject.world_size}" if absent_any(subject) and subject.world_size else ""
+        return f"{num_ranks}{of_all} ranks on {hosts} host{'s' if hosts != 1 else ''}"
     if hosts == 1:
         return subject.hosts[0]
     return f"{hosts} hosts" if hosts else "the evidence given"

@@ -96,10 +96,16 @@ class RankCollection:
         """Enter the gathering folder. Raises OutputError, before any work, when it cannot be written."""
         self._identity = identity
         self._options = options
+        self._launcher_ends_job = False
         self._collection = _collection(this_world(), identity.host, options, host_sections=False)
         self.gathering = Gathering(
             identity, folder=options.gather, deadline_s=options.time_limit_s or options.timeout_s + 15
         )
+
+    def hurry(self) -> None:
+        """The launcher is ending the job: report what is there within a few seconds."""
+        self._launcher_ends_job = True
+        self.gathering.hurry()
 
     def collect(self, on_early: OnEarly) -> None:
         """This rank's facts, handed in. The lowest rank of a host also looks at the host itself."""
@@ -121,7 +127,7 @@ class RankCollection:
             case Gathered() as gathered:
                 return Collected(
                     members=_members(gathered),
-                    absent=absent_of(gathered, self._identity),
+                    absent=absent_of(gathered, self._identity, launcher_ends_job=self._launcher_ends_job),
                     timings={**self._collection.timings, "waiting for ranks": round(gathered.waited_s, 3)},
                 )
 
