@@ -21,8 +21,9 @@ from distdoctor.report.model import Action, Confidence, Evidence, Fault, Scope, 
 # Corrected errors cost a resend each; this many lines from one device mean a bad contact. Our own threshold.
 MANY_CORRECTED = 100
 
-# Below half of what the device could do, a slot or riser is wrong rather than merely modest. Our own threshold.
-LOW_SHARE = 0.5
+# Half of what a device could do is what one generation or half the lanes cost, and may be by design; below that a
+# slot or riser is wrong. Half itself comes out a little under 0.5 by the kernel's rounding. Our own threshold.
+LOW_SHARE = 0.49
 
 _BANDWIDTH = re.compile(
     r"(?P<have>[\d.]+) Gb/s available PCIe bandwidth, limited by (?P<limit>.{3,80}?)\s*\(capable of (?P<can>[\d.]+) Gb/s"
@@ -107,7 +108,7 @@ def _limited(facts: EnvFacts, event: KernelEvent) -> Found | None:
         ),
         explanation=(
             "The kernel writes this line at boot for a device whose slot, riser or bridge is narrower or slower than the "
-            "device. For a GPU or a network card it halves bandwidth or worse; for other devices it may be by design."
+            "device. For a GPU or a network card that halves bandwidth or worse; for other devices it may be by design."
         ),
         actions=(
             Action(

@@ -41,6 +41,7 @@ _FIELD = re.compile(
     rf"^[\s|*-]*(?P<label>{'|'.join(map(re.escape, _LABELS))})\s*:\*{{0,2}}[ \t]*(?P<value>.*)$"
 )
 _START = re.compile(r"^[\s|*-]*(?:Collecting environment information|PyTorch version\s*:)", re.MULTILINE)
+_GPU_LINE = re.compile(r"^\s*(?:GPU \d+:|MIG )")
 # vLLM prints the system before PyTorch.
 _VLLM_START = re.compile(r"^\s*System Info\s*$", re.MULTILINE)
 _TRACEBACK_FRAME = re.compile(r'^\s+File "(?P<file>[^"]+)", line (?P<line>\d+)')
@@ -78,7 +79,11 @@ def take_apart(text: str) -> Dump:
     values: dict[str, str] = {}
     blocks: dict[str, list[str]] = {}
     key = ""
-    for line in text[min(starts, default=0) :].split("\n"):
+    lines = text[min(starts, default=0) :].split("\n")
+    # No dump ends with a field or a GPU: one that does was torn there, and "570.1" may have been "570.133.20".
+    if _FIELD.match(lines[-1]) or _GPU_LINE.match(lines[-1]):
+        lines.pop()
+    for line in lines:
         field = _FIELD.match(line)
         if field:
             key = _LABELS[field["label"]]

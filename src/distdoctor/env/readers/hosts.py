@@ -27,6 +27,9 @@ _NAMED = re.compile(
     rf"(?:[:=#]|\b)[ \t]*(?P<name>{_HOST})?(?:\s*\([^()]*\))?\s*:?\s*$",
     re.IGNORECASE,
 )
+_LABELLED = re.compile(
+    rf"^\s*(?:host|node|server|machine)(?:[ _]?name)?\s*[:=]\s*(?P<name>{_HOST})\s*$", re.IGNORECASE
+)
 _RULE = re.compile(r"^-{8,}$")
 _PREFIXED = re.compile(rf"^(?P<name>{_HOST}):(?: (?P<rest>.*)|)$")
 _PROMPT = re.compile(
@@ -69,6 +72,8 @@ def split_hosts(text: str) -> list[HostText]:
     for start, end, name in _spans(lines):
         for first, last in _repeats(lines[start:end]):
             body = "\n".join(lines[start + first : start + last])
+            # Whether its last line is whole matters to readers: only the file's own end may be torn.
+            body += "\n" if start + last < len(lines) else ""
             if body.strip():
                 parts.append(HostText(name=name, text=body, first_line=start + first + 1))
     return parts[:MAX_PARTS] or [HostText(name=None, text=text)]
@@ -123,6 +128,9 @@ def _heading(lines: list[str], index: int) -> str | None:
     decorated = _DECORATED.match(line)
     if decorated:
         return _name_in(decorated["text"].strip(" *`_"))
+    labelled = _LABELLED.match(line)
+    if labelled and looks_like_host(labelled["name"]):
+        return labelled["name"]
     named = _NAMED.match(line)
     if named and (line.rstrip().endswith(":") or line.lower().lstrip().startswith("hostname")):
         return _name_in(line.strip().rstrip(":"))
@@ -199,10 +207,11 @@ def _dump_starts(lines: list[str]) -> list[int]:
 
 
 def _table_start(lines: list[str], index: int) -> int:
+    """The line above the header's rule when it holds the time, else the rule itself."""
     start = index
-    while start > 0 and (
-        lines[start - 1].lstrip().startswith("+-") or _TIME_LINE.match(lines[start - 1].lstrip())
-    ):
+    if start > 0 and lines[start - 1].lstrip().startswith("+-"):
+        start -= 1
+    if start > 0 and _TIME_LINE.match(lines[start - 1].lstrip()):
         start -= 1
     return start
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
-_KMSG = re.compile(r"^\d{1,4},\d+,(?P<usec>\d+),[^;]{0,40};(?P<message>.*)$")
+_KMSG = re.compile(r"^\d{1,4},\d+,(?P<usec>\d{1,18}),[^;]{0,40};(?P<message>.*)$")
 _LEVEL = re.compile(r"^(?:<\d{1,3}>|(?:kern|user|daemon|syslog)\s*:\s*[a-z]+\s*:\s*)")
 _UPTIME = re.compile(r"^\[\s*(?P<uptime>\d{1,9}\.\d{3,6})\]\s?(?:\[\s*[TC]\d+\]\s?)?(?P<message>.*)$")
 _DATED = re.compile(

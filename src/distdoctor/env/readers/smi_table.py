@@ -15,8 +15,8 @@ from distdoctor.report.model import SkipCause
 from distdoctor.units import MIB
 
 _HEADER = re.compile(
-    r"\|\s*NVIDIA-SMI\s+(?P<smi>[\d.]+)\s+(?:KMD|Driver) Version:\s*(?P<driver>[\w.]+|N/A|ERR!?)"
-    r"(?:\s+CUDA(?: UMD)? Version:\s*(?P<cuda>[\w./!]+))?"
+    r"\|\s*NVIDIA-SMI\s+(?P<smi>[\d.]+)\s+(?:KMD|Driver) Version:\s*(?P<driver>[\w.]+|N/A|ERR!?)(?=\s+(?:CUDA|\|))"
+    r"(?:\s+CUDA(?: UMD)? Version:\s*(?P<cuda>[\w./!]+)(?=\s*\|))?"
 )
 _PCI = r"(?:[0-9A-Fa-f]{4}|[0-9A-Fa-f]{8}):[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]"
 # "|   0  Tesla V100-SXM2...   On  | 00000000:1C:00.0 Off |      0 |"; MIG devices put "On" in place of the ECC count.
@@ -67,6 +67,8 @@ class _Row:
     unread: dict[str, Unread]
     mig: list[MigInstance]
     processes: list[GpuProcess]
+    is_closed: bool = False
+    """Its last cell, or the rule below it, was seen; a row that a copy cut is not."""
 
 
 def has_table(text: str) -> bool:
@@ -109,6 +111,8 @@ def _rows(text: str) -> list[_Row]:
     processes_seen = False
     for raw in text.split("\n"):
         line = raw.strip()
+        if line.startswith("+") and current is not None:
+            current.is_closed = True
         if not line.startswith("|"):
             continue
         if _HEADER.match(line):
@@ -141,7 +145,7 @@ def _rows(text: str) -> list[_Row]:
     if processes_seen:
         for row in rows.values():
             row.fields["processes"] = tuple(row.processes)
-    return list(rows.values())
+    return [row for row in rows.values() if row.is_closed]
 
 
 def _first_line(match: re.Match[str]) -> _Row:
@@ -191,12 +195,14 @@ def _second_line(row: _Row, line: str) -> None:
     if memory:
         row.fields["memory_used_bytes"] = int(memory["used"]) * MIB
         row.fields["memory_total_bytes"] = int(memory["total"]) * MIB
-    util = _UTIL.search(line)
+    # Not in the first cell: fan and temperature can both be ERR! or N/A.
+    util = _UTIL.search(line, max(line.find("|", 1), 0))
     if util:
         _put(row, "utilisation_pct", util["util"].strip("[]").rstrip("%"), int)
         mode = COMPUTE_MODES.get(util["mode"].replace(" ", "").lower())
         if mode:
             row.fields["compute_mode"] = mode
+        row.is_closed = True
     mig = None if util else _MIG_CELL.search(line)
     if mig:
         word = mig["mig"]
