@@ -9,7 +9,7 @@ from distdoctor.env.checks.torch_import_cause import ImportCause, library_path_e
 from distdoctor.env.checks.torch_import_ends import aborted, exited_early, hung
 from distdoctor.env.checks.torch_import_libraries import library_cause
 from distdoctor.env.checks.torch_import_missing import interpreter_fails, not_installed
-from distdoctor.env.checks.torch_import_python import numpy_cause, python_cause
+from distdoctor.env.checks.torch_import_python import beside_shadow, numpy_cause, python_cause
 from distdoctor.env.checks.torch_import_symbols import nccl_wheels
 from distdoctor.env.facts.all import EnvFacts
 from distdoctor.env.facts.base import Unread
@@ -37,7 +37,7 @@ def check_torch_import(facts: EnvFacts) -> Sequence[Outcome]:
             reason = probe.error_text or "the interpreter does not run"
             return interpreter_fails(Unread(cause=SkipCause.FAILED, reason=reason))
         case ProbeState.HUNG:
-            return [_found(facts, probe, hung(facts, probe))]
+            return [_found(facts, probe, beside_shadow(facts, hung(facts, probe)))]
         case ProbeState.ABORTED | ProbeState.EXITED_EARLY | ProbeState.RAISED:
             return [_found(facts, probe, _cause(facts, probe))]
 
@@ -87,14 +87,16 @@ def _collect_env_failed(facts: EnvFacts, probe: TorchProbe) -> Outcome:
 
 def _cause(facts: EnvFacts, probe: TorchProbe) -> ImportCause:
     text = probe.error_text or ""
-    fault = read_import_fault(text)
-    cause = library_cause(facts, fault) or python_cause(facts, f"{probe.error_type or ''}: {text}")
+    cause = library_cause(facts, read_import_fault(text))
     if cause is not None:
         return cause
     if probe.state is ProbeState.ABORTED:
-        return aborted(facts, probe)
+        return beside_shadow(facts, aborted(facts, probe))
     if probe.state is ProbeState.EXITED_EARLY:
-        return exited_early(facts, probe)
+        return beside_shadow(facts, exited_early(facts, probe))
+    cause = python_cause(facts, f"{probe.error_type or ''}: {text}")
+    if cause is not None:
+        return cause
     return _two_nccl_wheels(facts) or _unexplained(facts, probe)
 
 

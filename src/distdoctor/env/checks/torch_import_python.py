@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from dataclasses import replace
 
 from distdoctor.env.checks.torch_import_cause import ImportCause
 from distdoctor.env.checks.torch_view import pip_command
@@ -55,6 +56,19 @@ def numpy_cause(facts: EnvFacts, text: str) -> ImportCause:
                 command=pip_command(facts, "install 'numpy<2'" if wants_1 else "install --upgrade numpy"),
             ),
         ),
+    )
+
+
+def beside_shadow(facts: EnvFacts, cause: ImportCause) -> ImportCause:
+    """`cause`, and, when a local folder hides the installed torch, that this is the first thing to look at."""
+    if not _is_local(facts):
+        return cause
+    shadow = _shadowed_torch(facts, "")
+    return replace(
+        cause,
+        explanation=f"{shadow.title}: it is what ends like this. {cause.explanation}",
+        evidence=(*cause.evidence, *shadow.evidence),
+        actions=(*shadow.actions, *cause.actions),
     )
 
 
