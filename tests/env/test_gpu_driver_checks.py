@@ -73,6 +73,13 @@ def test_an_unknown_error_in_a_container_tells_of_the_device_cgroup() -> None:
     assert "daemon-reload" in found.explanation
 
 
+def test_a_driver_that_lists_no_gpu_says_so() -> None:
+    gpus = GpuFacts(nvml_state=NvmlState.UNKNOWN_ERROR, nvml_error="No devices were found")
+    (found,) = check_driver(EnvFacts(origin="ticket.txt", gpus=gpus))
+    assert isinstance(found, Found)
+    assert "lists no GPU" in found.title
+
+
 def test_nouveau_is_named_when_it_holds_the_gpu() -> None:
     gpus = broken(NvmlState.DRIVER_NOT_LOADED, pci_drivers={"0000:1b:00.0": "nouveau"})
     (found,) = check_driver(env(gpus))

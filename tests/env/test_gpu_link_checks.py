@@ -49,6 +49,12 @@ def test_one_gpu_alone_is_judged_by_its_model_and_less_sure() -> None:
     assert "data sheet" in (found.evidence[0].expected_source or "")
 
 
+def test_a_list_cut_in_half_counts_what_it_shows() -> None:
+    cut = GpuDevice(index=0, name="NVIDIA A100-SXM4-80GB", nvlinks=links(4, down=(2,), speed_gbps=25.0))
+    (found,) = found_in(check_nvlink(pasted(cut)))
+    assert "3 of 4" in found.title
+
+
 def test_a_cube_mesh_of_which_half_was_rented_is_well() -> None:
     """Four of eight V100 in a virtual machine: four of six links, on each alike."""
     outcomes = check_nvlink(pasted(*(v100(index, down=(0, 5)) for index in range(4))))
@@ -209,6 +215,14 @@ def test_a_failed_fabric_manager_on_a_pcie_box_is_harmless() -> None:
     )
     (outcome,) = check_fabric(env(gpus))
     assert isinstance(outcome, NotApplicable)
+
+
+def test_a_fabric_manager_that_failed_with_a_reason_is_found_and_less_sure() -> None:
+    gpus = GpuFacts(
+        fabric_manager="failed", fabric_manager_error="failed to initialize: NVSwitch fatal error"
+    )
+    (found,) = found_in(check_fabric(EnvFacts(origin="journal.txt", gpus=gpus)))
+    assert found.confidence is Confidence.MEDIUM
 
 
 def test_nothing_to_do_alone_accuses_nobody() -> None:

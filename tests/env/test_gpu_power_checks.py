@@ -124,6 +124,11 @@ def test_near_its_threshold_a_gpu_is_hot(changes: dict[str, object]) -> None:
     assert "°C" in found.title
 
 
+def test_heat_that_slows_already_is_told_once() -> None:
+    hot = h100(3, temperature_c=91, temperature_margin_c=0, throttle_reasons=("hw_slowdown", "hw_thermal"))
+    assert not found_in(check_temperature(env(hgx(hot))))
+
+
 def test_a_warm_gpu_with_margin_is_well() -> None:
     assert not found_in(check_temperature(env(hgx(h100(3, temperature_c=80, temperature_margin_c=10)))))
 

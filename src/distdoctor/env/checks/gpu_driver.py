@@ -10,6 +10,11 @@ from distdoctor.env.facts.all import EnvFacts
 from distdoctor.env.facts.gpu import GpuFacts, NvmlState
 from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severity, Team
 
+CAUSE = "env:driver"
+
+# What nvidia-smi prints when the driver is loaded and shows no GPU that works.
+NO_DEVICES = "No devices were found"
+
 # NVIDIA_VISIBLE_DEVICES values by which a container asks for no GPU (NVIDIA Container Toolkit user guide).
 ASKS_FOR_NONE = ("", "void", "none")
 
@@ -67,9 +72,7 @@ def _evidence(gpus: GpuFacts) -> tuple[Evidence, ...]:
     if gpus.num_pci_gpus:
         lines.append(
             Evidence(
-                text=f"{gpus.num_pci_gpus} NVIDIA GPUs on the PCI bus: {', '.join(gpus.pci_gpus[:16])}".rstrip(
-                    ": "
-                ),
+                text=f"NVIDIA GPUs on the PCI bus: {gpus.num_pci_gpus} {' '.join(gpus.pci_gpus[:16])}".rstrip(),
                 value=gpus.num_pci_gpus,
                 source=gpus.sources.get("num_pci_gpus"),
             )
@@ -112,6 +115,7 @@ def _no_library(facts: EnvFacts, gpus: GpuFacts) -> Outcome:
                 command="cat /proc/driver/nvidia/version; ldconfig -p | grep -E 'libcuda|libnvidia-ml'",
             ),
         ),
+        cause_class=CAUSE,
         fault=Fault.SOFTWARE,
     )
 
@@ -146,6 +150,7 @@ def _no_library_in_container(facts: EnvFacts, gpus: GpuFacts) -> Outcome:
                 command="docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility …",
             ),
         ),
+        cause_class=CAUSE,
         fault=Fault.CONFIG,
     )
 
@@ -172,6 +177,7 @@ def _not_loaded(gpus: GpuFacts) -> Outcome:
                 command="sudo modprobe nvidia; dkms status; sudo dmesg | grep -iE 'nvrm|nvidia|nouveau' | tail",
             ),
         ),
+        cause_class=CAUSE,
         fault=Fault.SOFTWARE,
     )
 
@@ -196,6 +202,7 @@ def _mismatch(gpus: GpuFacts) -> Found:
             ),
             _HOLD_PACKAGES,
         ),
+        cause_class=CAUSE,
         fault=Fault.SOFTWARE,
     )
 
@@ -215,11 +222,14 @@ def _no_permission(gpus: GpuFacts) -> Found:
                 command="ls -l /dev/nvidia*; id; cat /proc/self/cgroup",
             ),
         ),
+        cause_class=CAUSE,
         fault=Fault.CONFIG,
     )
 
 
 def _unknown_error(facts: EnvFacts, gpus: GpuFacts) -> Found:
+    if NO_DEVICES in (gpus.nvml_error or ""):
+        return _no_devices(gpus)
     if in_container(facts):
         explanation = (
             "In a container that worked before: `systemctl daemon-reload` on the host rewrote the device cgroup and "
@@ -231,10 +241,13 @@ def _unknown_error(facts: EnvFacts, gpus: GpuFacts) -> Found:
             command="sudo nvidia-ctk system create-dev-char-symlinks --create-all",
         )
     else:
-        explanation = "The driver is loaded but its library cannot work with it; the kernel log says more."
+        explanation = (
+            "The driver is loaded but its library cannot work with it; the kernel log says more. In a container: the "
+            "GPUs may have been taken from its device cgroup."
+        )
         action = Action(
             team=Team.PLATFORM,
-            text="Read what the driver said last",
+            text="Read what the driver said last; in a container, restart it",
             command="sudo dmesg | grep -iE 'nvrm|xid' | tail -20",
         )
     return Found(
@@ -245,6 +258,30 @@ def _unknown_error(facts: EnvFacts, gpus: GpuFacts) -> Found:
         evidence=_evidence(gpus),
         explanation=explanation,
         actions=(action,),
+        cause_class=CAUSE,
+        fault=Fault.HOST,
+    )
+
+
+def _no_devices(gpus: GpuFacts) -> Found:
+    return Found(
+        key="no-devices",
+        title="The NVIDIA driver is loaded but lists no GPU",
+        severity=Severity.CRITICAL,
+        confidence=Confidence.MEDIUM,
+        evidence=_evidence(gpus),
+        explanation=(
+            "The driver could initialise none: a GPU off the bus, a failed start (`RmInitAdapter failed` in the kernel "
+            "log), or a module that does not support the board. A job or container that was given none sees the same."
+        ),
+        actions=(
+            Action(
+                team=Team.PLATFORM,
+                text="See whether the bus shows GPUs, and what the driver said about them",
+                command="lspci -d 10de: -nn; sudo dmesg | grep -iE 'nvrm|rminit' | tail -20",
+            ),
+        ),
+        cause_class=CAUSE,
         fault=Fault.HOST,
     )
 
@@ -267,6 +304,7 @@ def _hung(gpus: GpuFacts) -> Found:
                 command="time timeout 120 nvidia-smi -L; ps -eo pid,stat,wchan:32,comm | awk '$2 ~ /D/'; sudo dmesg | grep -i xid | tail",
             ),
         ),
+        cause_class=CAUSE,
         fault=Fault.GPU,
     )
 

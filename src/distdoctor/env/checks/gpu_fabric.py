@@ -40,6 +40,8 @@ _RACK_SCALE = re.compile(r"\bGB[23]00\b|\bGH200\b")
 
 CAUSE = "env:fabric_manager"
 
+_SAYS = {"failed": "failed", "inactive": "is not running", "not installed": "is not installed"}
+
 _HIDDEN = Unread(
     cause=SkipCause.IN_CONTAINER,
     reason="NVSwitches and their manager are not to be seen from inside a container",
@@ -100,10 +102,10 @@ def _judge_manager(gpus: GpuFacts, devices: Sequence[GpuDevice]) -> Found | NotA
     if needed is False:
         return NotApplicable(detail="no NVSwitch here: the fabric manager has nothing to do")
     if needed is None:
-        # A failed unit says nothing as long as it is not known whether there is a switch.
-        return (
-            NotApplicable(detail="the fabric manager found no NVSwitch") if NOTHING_TO_DO in error else None
-        )
+        if NOTHING_TO_DO in error:
+            return NotApplicable(detail="the fabric manager found no NVSwitch")
+        # Without a reason a failed unit says nothing as long as it is not known whether there is a switch.
+        return _manager_down(gpus, sure=False) if state == "failed" and error else None
     if gpus.num_nvswitches is None and state != "failed" and not error:
         return None
     return _manager_down(gpus, sure=bool(gpus.num_nvswitches))
@@ -131,7 +133,7 @@ def _manager_down(gpus: GpuFacts, *, sure: bool) -> Found:
     differs = version is not None and gpus.driver_version is not None and version != gpus.driver_version
     evidence = [
         Evidence(
-            text=f"nvidia-fabricmanager is {state}; NVSwitches: {gpus.num_nvswitches if gpus.num_nvswitches else 'by the GPU model'}",
+            text=f"nvidia-fabricmanager is {state}; NVSwitches: {gpus.num_nvswitches or 'not counted'}",
             value=state,
             expected="active",
             expected_source="NVIDIA Fabric Manager user guide",
@@ -153,10 +155,9 @@ def _manager_down(gpus: GpuFacts, *, sure: bool) -> Found:
         )
     return Found(
         key="manager",
-        title=f"The fabric manager is {state}: GPUs cannot use NVLink"
-        if state != "not installed"
-        else "The fabric manager is not installed: GPUs cannot use NVLink",
+        title=f"The fabric manager {_SAYS.get(state, f'is {state}')}: GPUs cannot use NVLink",
         severity=Severity.CRITICAL,
+        # Not sure: that there are switches follows from the GPUs' model, or from the log line alone.
         confidence=Confidence.HIGH if sure else Confidence.MEDIUM,
         evidence=tuple(evidence),
         explanation=(

@@ -104,7 +104,8 @@ def _judge_group(facts: EnvFacts, group: list[GpuDevice]) -> list[Found]:
     if full is None or most >= full:
         return []
     if len(group) == 1 and inactive(group[0]):
-        return [_down(group[0], full, 0)]
+        # A text cut in half lists fewer links than the board has.
+        return [_down(group[0], min(full, len(group[0].nvlinks or ())), 0)]
     # All alike and short: a part of a board handed to a virtual machine may look so; with the switches here
     # it may not, since every GPU has all its links to them.
     if facts.gpus is not None and facts.gpus.num_nvswitches:

@@ -32,7 +32,8 @@ def check_temperature(facts: EnvFacts) -> Sequence[Outcome]:
 
 def _judge(device: GpuDevice) -> Found | None:
     temperature = device.temperature_c
-    if temperature is None:
+    if temperature is None or set(device.throttle_reasons or ()) & {"hw_thermal", "sw_thermal"}:
+        # Heat that slows the GPU already is told by gpu-throttled.
         return None
     memory, memory_max = device.memory_temperature_c, device.memory_temperature_max_c
     if device.temperature_slowdown_c:
