@@ -196,7 +196,8 @@ def _second_line(row: _Row, line: str) -> None:
         row.fields["memory_used_bytes"] = int(memory["used"]) * MIB
         row.fields["memory_total_bytes"] = int(memory["total"]) * MIB
     # Not in the first cell: fan and temperature can both be ERR! or N/A.
-    util = _UTIL.search(line, max(line.find("|", 1), 0))
+    second_cell = line.find("|", 1)
+    util = _UTIL.search(line, second_cell) if second_cell > 0 else None
     if util:
         _put(row, "utilisation_pct", util["util"].strip("[]").rstrip("%"), int)
         mode = COMPUTE_MODES.get(util["mode"].replace(" ", "").lower())
