@@ -29,7 +29,7 @@ from distdoctor.env.readers import (
 from distdoctor.env.readers.hosts import HostText, looks_like_host, split_hosts
 from distdoctor.env.readers.merge import merge_facts
 from distdoctor.errors import InputError
-from distdoctor.evidence import find_files, read_evidence
+from distdoctor.evidence import STDIN, find_files, read_evidence
 from distdoctor.pasted import clean_pasted
 from distdoctor.report.model import InputFile
 
@@ -106,9 +106,10 @@ def facts_from_files(paths: Sequence[str]) -> tuple[list[EnvFacts], list[InputFi
         inputs.append(file)
     if not any(file.read for file in inputs):
         file = inputs[0]
-        raise InputError(
-            file.why_not or f"cannot read `{file.path}`", hint=f"known kinds: {', '.join(KNOWN_KINDS)}"
-        )
+        name = _label(file.path) if file.path == STDIN else f"`{file.path}`"
+        why = file.why_not or "cannot be read"
+        message = f"{name} is {why}" if why.startswith("of no kind") else why
+        raise InputError(message, hint=f"known kinds: {', '.join(KNOWN_KINDS)}")
     return _by_host(_named_by_files(parts)), inputs
 
 
@@ -147,11 +148,16 @@ def _first_line(text: str) -> str:
     return line if len(line) <= _FIRST_LINE_CHARACTERS else line[: _FIRST_LINE_CHARACTERS - 1] + "…"
 
 
+def _label(path: str) -> str:
+    return "standard input" if path == STDIN else path
+
+
 def _parts(text: str, path: str) -> list[_Part]:
     texts = split_hosts(text)
     parts: list[_Part] = []
     for number, host_text in enumerate(texts, start=1):
-        origin = path if len(texts) == 1 else f"{path} ({host_text.name or f'part {number}'})"
+        label = _label(path)
+        origin = label if len(texts) == 1 else f"{label} ({host_text.name or f'part {number}'})"
         part = _read_part(host_text, path, origin)
         if part is not None:
             parts.append(part)
@@ -188,7 +194,7 @@ def _read_kernel_log(host_text: HostText, path: str, origin: str, *, has_others:
     parts = []
     for host in hosts:
         log = kernel_log.read_lines([line for line in lines if line.host == host], origin)
-        facts = EnvFacts(origin=f"{path} ({host})", host_name=host, kernel_log=log)
+        facts = EnvFacts(origin=f"{_label(path)} ({host})", host_name=host, kernel_log=log)
         parts.append(_Part(path=path, host=host, kinds=(KERNEL_LOG,), facts=facts))
     return parts
 

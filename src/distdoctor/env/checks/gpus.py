@@ -157,8 +157,10 @@ def in_container(facts: EnvFacts) -> bool | None:
 
 def smi(device: GpuDevice, arguments: str) -> str:
     """An nvidia-smi command about one GPU, ready to paste."""
-    which = device.pci or device.uuid or str(device.index)
-    return f"nvidia-smi -i {shlex.quote(which)} {arguments}"
+    which = device.pci or device.uuid
+    if which is None and device.index == UNKNOWN_INDEX:
+        return f"nvidia-smi {arguments}"
+    return f"nvidia-smi -i {shlex.quote(which or str(device.index))} {arguments}"
 
 
 def reset_action(device: GpuDevice) -> Action:

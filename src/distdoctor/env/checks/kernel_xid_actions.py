@@ -31,7 +31,9 @@ def explanation_of(row: Xid, code: int | None) -> str:
     """Two sentences for somebody who has never seen an Xid."""
     if code is None:
         return "The driver found the GPU and could not start it: no program can use it until this is mended."
-    meaning = f" NVIDIA's catalogue: {row.meaning}." if row.meaning != "unknown" else ""
+    # For these kinds the title already says what the catalogue says.
+    is_told = row.kind in ("bus", "memory", "recovery") or row.meaning == "unknown"
+    meaning = "" if is_told else f" NVIDIA's catalogue: {row.meaning}."
     return _WHY[row.kind] + meaning
 
 
