@@ -28,6 +28,7 @@ from distdoctor.env.checks import (
     gpu_pcie,
     gpu_persistence,
     gpu_power_limit,
+    gpu_query_errors,
     gpu_recovery,
     gpu_retired_pages,
     gpu_row_remap,
@@ -106,6 +107,7 @@ ENV_CHECKS: tuple[Check, ...] = (
     # GPUs
     gpu_driver.CHECK,
     gpu_lost.CHECK,
+    gpu_query_errors.CHECK,
     gpu_recovery.CHECK,
     gpu_ecc.CHECK,
     gpu_row_remap.CHECK,

@@ -13,7 +13,7 @@ _FAILED = re.compile(
     r"repeated)[^\n]*"
 )
 _ERROR = re.compile(
-    r"(?:nv-fabricmanager|fabricmanager)(?:\[\d+\])?: (?P<text>[^\n]*?(?:fail|error|NV_[A-Z_]+|abort|not match)[^\n]*)",
+    r"(?:nv-fabricmanager|fabricmanager)(?:\[\d+\])?: (?P<text>[^\n]*?(?:fail|error|NV_[A-Z_]+|abort|n[o']t match)[^\n]*)",
     re.IGNORECASE,
 )
 _MISSING = re.compile(

@@ -84,7 +84,7 @@ PATTERNS: tuple[Pattern, ...] = (
          r"(?P<detail>\[Hardware Error\]: event severity: (?:fatal|recoverable|panic).*)", fatal=True),
     _row(_K.MEMORY_ERROR, "Machine Check", r"(?P<detail>\[Hardware Error\]: .*Machine Check(?: Exception)?: .*|mce: .*Machine check events logged)"),
     _row(_K.FABRIC_MANAGER, ("fabricmanager", "NVSwitch driver"),
-         r"(?P<device>nv-fabricmanager|nvidia-fabricmanager(?:\.service)?|fabricmanager)(?:\[\d+\])?: (?P<detail>.*(?:[Ff]ail|FAIL|[Ee]rror|NV_WARN|NV_ERR|[Aa]bort|not match).*)"),
+         r"(?P<device>nv-fabricmanager|nvidia-fabricmanager(?:\.service)?|fabricmanager)(?:\[\d+\])?: (?P<detail>.*(?:[Ff]ail|FAIL|[Ee]rror|NV_WARN|NV_ERR|[Aa]bort|n[o']t match).*)"),
     _row(_K.FABRIC_MANAGER, ("NVSwitch", "NV_WARN"),
          r"(?P<detail>.*NVSwitch.*(?:failed with error|NV_WARN_NOTHING_TO_DO|NV_ERR_).*)"),
 )  # fmt: skip
