@@ -27,8 +27,8 @@ GPU_CHECKS = [
 every_check = pytest.mark.parametrize("check", GPU_CHECKS, ids=lambda check: check.id)
 
 
-def test_there_are_22_checks_of_gpus() -> None:
-    assert len([check for check in GPU_CHECKS if check.id.startswith("gpu-")]) == 22
+def test_there_are_23_checks_of_gpus() -> None:
+    assert len([check for check in GPU_CHECKS if check.id.startswith("gpu-")]) == 23
 
 
 @every_check

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from distdoctor.env.checks.base import Check, Found, Outcome, Passed
+from distdoctor.env.checks.base import Check, Found, Outcome, Passed, missing
 from distdoctor.env.checks.gpus import gpu_key, gpu_title, nvidia_gpus, scope_of, smi
 from distdoctor.env.facts.all import EnvFacts
 from distdoctor.env.facts.gpu import GpuDevice
@@ -13,6 +13,9 @@ from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severit
 
 # How nvidia-smi and NVML word a query that the GPU did not answer; N/A is something else.
 _NO_ANSWER = re.compile(r"ERR!|Unknown Error")
+
+# A text that shows none of these says nothing about how the GPU answers.
+SENSORS = ("temperature_c", "power_w", "utilisation_pct")
 
 # One sensor that fails is common on workstation boards; more at once mean that the GPU is in trouble. Our own rule.
 SEVERAL = 2
@@ -24,7 +27,14 @@ def check_query_errors(facts: EnvFacts) -> Sequence[Outcome]:
     if not isinstance(devices, tuple):
         return [devices]
     found = [_found(device, failed) for device in devices if (failed := _failed(device))]
-    return found or [Passed(detail=f"no query of {len(devices)} GPUs ended with an error")]
+    answering = [device for device in devices if _answers(device)]
+    if not answering:
+        return found or [missing(facts, "gpus.devices", what="answers of the GPUs' sensors")]
+    return found or [Passed(detail=f"no query of {len(answering)} GPUs ended with an error")]
+
+
+def _answers(device: GpuDevice) -> bool:
+    return any(getattr(device, name) is not None for name in SENSORS)
 
 
 def _failed(device: GpuDevice) -> list[str]:
