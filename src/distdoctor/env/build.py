@@ -89,7 +89,7 @@ def make_subject(members: Sequence[Member], absent: Absent) -> Subject:
     return Subject(
         hosts=tuple(dict.fromkeys(member.host for member in members if member.host)),
         world_size=_first(all_facts, "scheduler", "world_size"),
-        scheduler=_first(all_facts, "scheduler", "scheduler"),
+        scheduler=_known(_first(all_facts, "scheduler", "scheduler")),
         job_id=_first(all_facts, "scheduler", "job_id"),
         job_name=_first(all_facts, "scheduler", "job_name"),
         image=_first(all_facts, "container", "image"),
@@ -135,6 +135,10 @@ def gpu_table(members: Sequence[Member]) -> tuple[Table, ...]:
         if member.facts.gpus is not None and member.facts.gpus.devices:
             hosts.setdefault(member.host, member.facts)
     return make_gpu_table(hosts)
+
+
+def _known(scheduler: str | None) -> str | None:
+    return None if scheduler == "none" else scheduler
 
 
 def _first(all_facts: Sequence[EnvFacts], section_name: str, field_name: str) -> T | None:

@@ -1,0 +1,78 @@
+"""`distdoctor compare`: what differs between two or more reports, or between hosts that people pasted."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from distdoctor.cli.options import output_options
+from distdoctor.cli.output import Names, OutputOptions, emit, prepare_outputs
+from distdoctor.errors import UsageError
+
+if TYPE_CHECKING:
+    from distdoctor.report.compare_report import Side
+    from distdoctor.report.model import InputFile
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command table."""
+    app.command("compare")(compare)
+
+
+@output_options
+def compare(
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="A B...", help="reports (JSON), or text: collect_env, nvidia-smi, …; folders are walked"
+        ),
+    ],
+    *,
+    output: OutputOptions,
+) -> None:
+    """What differs between these: before and after, host against host, the odd one out of many.
+
+    One file is enough when it holds several hosts. The difference that matters comes first.
+    """
+    from distdoctor.env.catalog.relevance import env_relevance
+    from distdoctor.report.compare_report import compare_report, holders_of_sides
+
+    prepared = prepare_outputs(output, Names(command="compare", host=f"{len(files)}-files"))
+    started = datetime.now(timezone.utc)
+    sides, inputs = _read_sides(files, output)
+    if len(holders_of_sides(sides)) < 2 and all(each.read for each in inputs):
+        raise UsageError(
+            f"only one host in {', '.join(files)}: nothing to compare with", hint="give two files or more"
+        )
+    report = compare_report(sides, env_relevance, argv=tuple(sys.argv[1:]), inputs=inputs, started=started)
+    raise typer.Exit(emit(report, prepared))
+
+
+def _read_sides(files: list[str], output: OutputOptions) -> tuple[list[Side], list[InputFile]]:
+    """Reports as they are; of text, one report for each host in it. Raises InputError when nothing can be read."""
+    from distdoctor.cli.env import make_request
+    from distdoctor.cli.report import read_report
+    from distdoctor.env.text_report import reports_from_text
+    from distdoctor.evidence import read_evidence
+    from distdoctor.explain import sort_evidence
+    from distdoctor.report.compare_report import Side
+    from distdoctor.report.model import InputFile
+
+    sides: list[Side] = []
+    inputs: list[InputFile] = []
+    found = sort_evidence(files)
+    for reader, paths in found.by_reader:
+        if reader.name == "report":
+            sides += [Side(label=path, report=read_report(path)) for path in paths]
+            inputs += [read_evidence(path).input_file("distdoctor report") for path in paths]
+        else:
+            reports, read = reports_from_text(make_request("env", output), paths)
+            sides += [Side(label=label, report=report) for label, report in reports]
+            inputs += read
+    inputs += [
+        InputFile(path=each.path, kind="unknown", read=False, why_not=each.why) for each in found.unknown
+    ]
+    return sides, inputs

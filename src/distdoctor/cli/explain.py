@@ -1,0 +1,92 @@
+"""`distdoctor explain FILE… | -` (and `distdoctor FILE`): what is this, and what does it say?"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from distdoctor.cli.options import output_options
+from distdoctor.cli.output import Names, OutputOptions, emit, prepare_outputs
+
+if TYPE_CHECKING:
+    from distdoctor.explain import EvidenceReader
+    from distdoctor.report.model import Report
+
+# Standard input is kept beside, so that it can be sniffed and then read; more than this is not a paste.
+MAX_STDIN_BYTES = 4 << 30
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command table."""
+    app.command("explain")(explain)
+
+
+@output_options
+def explain(
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE...", help="what was pasted or left behind; folders are walked; `-` is stdin"
+        ),
+    ],
+    *,
+    output: OutputOptions,
+) -> None:
+    """Say what each file is, hand it to the reader that knows it, and give one report.
+
+    What is not known is named, with what it begins with.
+    """
+    from distdoctor.explain import explain as sort_and_build
+
+    prepared = prepare_outputs(output, Names(command="explain", host="files"))
+    reports, unknown = sort_and_build(
+        files, lambda reader, found: _build(reader, found, output), stdin_head=_stdin_head(files)
+    )
+    report = _one_report(reports, [(each.path, each.why) for each in unknown])
+    raise typer.Exit(emit(report, prepared))
+
+
+def _build(reader: EvidenceReader, paths: Sequence[str], output: OutputOptions) -> Report:
+    """The report of the files that one reader knows. Each reader of `explain.READERS` has a line here."""
+    from distdoctor.cli.env import make_request
+    from distdoctor.cli.report import read_report
+    from distdoctor.env.text_report import report_from_text
+    from distdoctor.report.merge import NamedReport, merge_reports
+
+    if reader.name == "report":
+        reports = [NamedReport(label=path, report=read_report(path)) for path in paths]
+        return reports[0].report if len(reports) == 1 else merge_reports(reports)
+    return report_from_text(make_request("explain", output), paths)
+
+
+def _one_report(reports: Sequence[Report], unknown: Sequence[tuple[str, str]]) -> Report:
+    """The reports as one, with the files that nobody knows named among the inputs."""
+    from msgspec.structs import replace
+
+    from distdoctor.report.merge import NamedReport, merge_reports
+    from distdoctor.report.model import InputFile
+
+    report = reports[0]
+    if len(reports) > 1:
+        report = merge_reports([NamedReport(label=each.tool.command, report=each) for each in reports])
+    unread = tuple(InputFile(path=path, kind="unknown", read=False, why_not=why) for path, why in unknown)
+    return replace(report, inputs=(*report.inputs, *unread))
+
+
+def _stdin_head(files: Sequence[str]) -> bytes:
+    """The first bytes of standard input, which is made seekable so that it can be sniffed and then read."""
+    from distdoctor.explain import HEAD_BYTES
+
+    if "-" not in files:
+        return b""
+    with tempfile.TemporaryFile() as copy:
+        left = MAX_STDIN_BYTES
+        while left > 0 and (data := os.read(0, min(1 << 20, left))):
+            left -= copy.write(data)
+        copy.seek(0)
+        os.dup2(copy.fileno(), 0)
+    return os.pread(0, HEAD_BYTES, 0)
