@@ -151,6 +151,17 @@ def test_a_rank_that_never_starts_is_named(ranks: Ranks) -> None:
     assert late.finish() == {2: [{"reported_by": 0, "exit_code": 11}]}
 
 
+def test_a_job_can_be_looked_at_twice(ranks: Ranks) -> None:
+    """A second look has the same key, and what the first one left must not silence it."""
+    do = all_report(4)
+    del do[3]
+    the_report(ranks.start(do, world_size=4).finish())
+    again = Ranks(ranks.temporary, run_id=ranks.run_id).start(do, world_size=4)
+    report = the_report(again.finish())
+    assert set(report["payloads"]) == {"0", "1", "2"}
+    assert list(report["missing"]) == ["3"]
+
+
 def test_a_stopped_rank_is_named_and_ended(ranks: Ranks) -> None:
     said = ranks.start({**all_report(4), 3: "stop"}, world_size=4).finish()
     report = the_report(said)

@@ -61,3 +61,12 @@ def test_a_variable_that_is_not_set_is_a_difference() -> None:
 
 def test_true_and_one_are_different_values() -> None:
     assert find_differences({"a": {"torch": True}, "b": {"torch": 1}}, relevance)
+
+
+def test_a_value_that_is_right_needs_no_majority() -> None:
+    def right(_: str) -> Relevance:
+        return Relevance(weight=1, severity=Severity.CRITICAL, consequence="", topic="versions", right=True)
+
+    values = {"a": {"found": True}, "b": {"found": False}, "c": {"found": False}}
+    (difference,) = find_differences(values, right)
+    assert difference.odd == ("b", "c")

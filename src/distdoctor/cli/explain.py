@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,9 +13,6 @@ from distdoctor.cli.output import Names, OutputOptions, emit, prepare_outputs
 if TYPE_CHECKING:
     from distdoctor.explain import EvidenceReader
     from distdoctor.report.model import Report
-
-# Standard input is kept beside, so that it can be sniffed and then read; more than this is not a paste.
-MAX_STDIN_BYTES = 4 << 30
 
 
 def register(app: typer.Typer) -> None:
@@ -43,9 +38,7 @@ def explain(
     from distdoctor.explain import explain as sort_and_build
 
     prepared = prepare_outputs(output, Names(command="explain", host="files"))
-    reports, unknown = sort_and_build(
-        files, lambda reader, found: _build(reader, found, output), stdin_head=_stdin_head(files)
-    )
+    reports, unknown = sort_and_build(files, lambda reader, found: _build(reader, found, output))
     report = _one_report(reports, [(each.path, each.why) for each in unknown])
     raise typer.Exit(emit(report, prepared))
 
@@ -75,18 +68,3 @@ def _one_report(reports: Sequence[Report], unknown: Sequence[tuple[str, str]]) -
         report = merge_reports([NamedReport(label=each.tool.command, report=each) for each in reports])
     unread = tuple(InputFile(path=path, kind="unknown", read=False, why_not=why) for path, why in unknown)
     return replace(report, inputs=(*report.inputs, *unread))
-
-
-def _stdin_head(files: Sequence[str]) -> bytes:
-    """The first bytes of standard input, which is made seekable so that it can be sniffed and then read."""
-    from distdoctor.explain import HEAD_BYTES
-
-    if "-" not in files:
-        return b""
-    with tempfile.TemporaryFile() as copy:
-        left = MAX_STDIN_BYTES
-        while left > 0 and (data := os.read(0, min(1 << 20, left))):
-            left -= copy.write(data)
-        copy.seek(0)
-        os.dup2(copy.fileno(), 0)
-    return os.pread(0, HEAD_BYTES, 0)

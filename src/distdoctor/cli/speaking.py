@@ -47,7 +47,9 @@ def run_as_rank(
 
     def conclude() -> int | None:
         code = report()
-        if code is not None:
+        if code is None:
+            collection.gathering.leave()
+        else:
             collection.gathering.finish(code)
         return code
 

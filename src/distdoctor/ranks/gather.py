@@ -7,8 +7,7 @@
     match gathering.conclude():
         case Gathered() as gathered: ...        # this rank writes the report, then
             gathering.finish(exit_code)
-        case ReportedElsewhere() as other: ...  # this rank keeps still, and ends after
-            gathering.leave()
+        case ReportedElsewhere(): ...           # this rank keeps still and ends
 
 On one host the ranks meet in a private folder below the temporary directory. With `folder`, on shared
 storage, all hosts meet there; without it only this host's ranks are gathered, and the others are named as
@@ -19,6 +18,7 @@ always comes out.
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -52,14 +52,17 @@ from distdoctor.ranks.rollcall import (
     announcement_name,
     payload_name,
 )
+from distdoctor.ranks.status import write_status
 from distdoctor.ranks.succession import (
     REPORTED,
     Reported,
     Succession,
+    end_of_earlier_launch_s,
     read_reported,
     takeover_delay_s,
     write_reported,
 )
+from distdoctor.units import fold_ints
 
 # Where nothing tells whether ranks run on other hosts and no folder is shared, a rank that has not been
 # heard of by then is taken to be elsewhere. Our own threshold: Python starts within a second or two.
@@ -129,6 +132,7 @@ class Gathering:
             me=self._me,
             key_never_reused=identity.key_never_reused,
             apart_s=_apart_s(identity, deadline_s),
+            not_before_s=end_of_earlier_launch_s({self._host_folder, self._folder}, self._me),
         )
         self._here = RollCall(self._host_folder, self._rule, identity.world_size)
         self._all = self._here
@@ -136,6 +140,7 @@ class Gathering:
             self._all = RollCall(self._folder, self._rule, identity.world_size)
         self._succession = Succession(self._folder, self._rule)
         self._payload: bytes | None = None
+        self._missing: tuple[int, ...] = ()
         self._concluding = threading.Lock()
         self._concluded = False
 
@@ -216,12 +221,18 @@ class Gathering:
                 return ReportedElsewhere(rank=self.identity.rank, exit_code=None)
             result = self._conclude()
             self._concluded = True
+            if isinstance(result, ReportedElsewhere):
+                self._leave()
             return result
 
     def finish(self, exit_code: int) -> None:
-        """After the report is written: tell the others, end stopped ranks of this host, clean up."""
+        """After the report is written: tell the others and `--launch`, end stopped ranks, clean up."""
+        write_status(exit_code, os.environ)
+        reported = Reported(
+            by=self._me, exit_code=exit_code, written_s=time.time(), missing=fold_ints(self._missing)
+        )
         for folder in {self._folder, self._host_folder}:
-            write_reported(folder, Reported(by=self._me, exit_code=exit_code))
+            write_reported(folder, reported)
         self.end_stopped_peers()
         until = Deadline.after(max(_FAREWELL_S, 3 * self._poll_s()))
         while not until.expired and self._somebody_waits(self._all):
@@ -231,11 +242,6 @@ class Gathering:
         self._sweep(self._all, by_force=self._all is not self._here)
         if self._all is not self._here:
             self._sweep(self._here)
-
-    def leave(self) -> None:
-        """Remove this rank's files once another rank has reported; the last of a host cleans up."""
-        self._remove_own_files()
-        self._sweep(self._here)
 
     def end_stopped_peers(self) -> tuple[StoppedRank, ...]:
         """SIGKILL for ranks of this launch on this host that stay stopped, or their launcher waits for ever."""
@@ -354,6 +360,7 @@ class Gathering:
         if expected is None:
             expected = sorted(self._here.ranks)
         elsewhere = tuple(sorted(set(range(self.identity.world_size)) - set(expected) - set(payloads)))
+        self._missing = tuple(rank for rank in range(self.identity.world_size) if rank not in payloads)
         seen = frozenset(peer.host for peer in self._all.ranks.values()) | {self.identity.host}
         return Gathered(
             reporter=self.identity.rank,
@@ -394,6 +401,11 @@ class Gathering:
         return dict(sorted(payloads.items())), unreadable
 
     # --- housekeeping ---
+
+    def _leave(self) -> None:
+        """Remove this rank's files once another rank has reported; the last of a host cleans up."""
+        self._remove_own_files()
+        self._sweep(self._here)
 
     def _somebody_waits(self, roll: RollCall) -> bool:
         with contextlib.suppress(OSError):

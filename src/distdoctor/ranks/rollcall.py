@@ -32,11 +32,14 @@ class LaunchRule:
     key_never_reused: bool
     apart_s: float = SAME_LAUNCH_S
     """How far apart ranks of one launch may start, in seconds."""
+    not_before_s: float = 0.0
+    """Nothing that started before this moment (seconds since the epoch) is of this launch: a report was
+    already out then. The same job can be looked at twice."""
 
     def same_launch(self, other: Announcement) -> bool:
         """Whether `other` is a rank of this launch rather than what an earlier one left behind."""
         me = self.me
-        if other.job != me.job:
+        if other.job != me.job or other.started_s < self.not_before_s:
             return False
         if self.key_never_reused or other.nonce == me.nonce:
             return True

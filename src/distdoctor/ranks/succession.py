@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
+from collections.abc import Iterable
 
 import msgspec
 
@@ -38,6 +39,10 @@ class Reported(msgspec.Struct, frozen=True, kw_only=True):
 
     by: Announcement
     exit_code: int
+    written_s: float
+    """Seconds since the epoch, by the author's clock."""
+    missing: str = ""
+    """Ranks without a result, folded ("2,8-15"). One of them that comes now is late, not of another launch."""
 
 
 class Succession:
@@ -97,11 +102,41 @@ def write_reported(folder: GatherFolder, reported: Reported) -> None:
         folder.write(REPORTED, msgspec.json.encode(reported))
 
 
+def end_of_earlier_launch_s(folders: Iterable[GatherFolder], me: Announcement) -> float:
+    """When the last report was written that was out, with a result of our rank, before `me` started; else 0.
+
+    Seconds since the epoch. Whoever looks at one job twice starts another launch with the same key; a rank
+    that the report lacks is late instead.
+    """
+    found = [reported for folder in folders if (reported := _read(folder)) is not None]
+    return max(
+        (
+            each.written_s
+            for each in found
+            if each.written_s < me.started_s and not _is_among(me.rank, each.missing)
+        ),
+        default=0.0,
+    )
+
+
+def _is_among(rank: int, folded: str) -> bool:
+    """Whether ranges as `units.fold_ints` writes them hold `rank`; text that is none holds nobody."""
+    for part in folded.split(","):
+        first, _, last = part.partition("-")
+        if first.isdecimal() and (last or first).isdecimal() and int(first) <= rank <= int(last or first):
+            return True
+    return False
+
+
 def read_reported(folder: GatherFolder, rule: LaunchRule) -> Reported | None:
     """The word that the report of this launch is out, or None. What an earlier launch left does not count."""
+    reported = _read(folder)
+    return reported if reported is not None and rule.same_launch(reported.by) else None
+
+
+def _read(folder: GatherFolder) -> Reported | None:
     try:
         data = folder.read(REPORTED, MAX_ANNOUNCEMENT_BYTES + 256)
-        reported = msgspec.json.decode(data, type=Reported)
+        return msgspec.json.decode(data, type=Reported)
     except (OSError, ValueError, RecursionError):
         return None
-    return reported if rule.same_launch(reported.by) else None

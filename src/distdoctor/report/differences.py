@@ -25,6 +25,8 @@ class Relevance:
     absence_counts: bool = False
     """True where not having the fact is itself a value (a variable that is not set); elsewhere a holder
     without it was not read and does not take part."""
+    right: Scalar = None
+    """A value that is right whatever the majority says: torch found, its import ok."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +38,7 @@ class Difference:
     groups: tuple[tuple[Scalar, tuple[str, ...]], ...]
     """(value, holders), the largest group first. None: the holder has no such value."""
     majority: Scalar
-    """The value of more than half of the holders; meaningless unless `has_majority`."""
+    """The value of more than half of the holders, or the one that is right; meaningless unless `has_majority`."""
     has_majority: bool
 
     @property
@@ -82,8 +84,9 @@ def _difference(key: str, relevance: Relevance, by_holder: Mapping[str, Scalar])
         groups.setdefault(repr(value), (value, []))[1].append(holder)
     if len(groups) < 2:
         return None
-    ordered = sorted(groups.values(), key=lambda group: -len(group[1]))
-    has_majority = len(ordered[0][1]) * 2 > len(by_holder)
+    right = repr(relevance.right) if relevance.right is not None else None
+    ordered = sorted(groups.values(), key=lambda group: (repr(group[0]) != right, -len(group[1])))
+    has_majority = repr(ordered[0][0]) == right or len(ordered[0][1]) * 2 > len(by_holder)
     return Difference(
         key=key,
         relevance=relevance,

@@ -21,7 +21,7 @@ _RULES: tuple[tuple[str, int, Severity, str, str], ...] = (
     (r"torch(_probe)?\.(version|torch_version)$", 100, Severity.CRITICAL, "versions",
      "ranks with different PyTorch versions can disagree about collectives: hangs, wrong sizes or a crash"),
     (r"torch\.found$", 100, Severity.CRITICAL, "versions", "a rank without PyTorch cannot join the job"),
-    (r"torch_probe\.(state|error_text|missing_library|undefined_symbol)$", 98, Severity.CRITICAL, "versions",
+    (r"torch_probe\.state$", 98, Severity.CRITICAL, "versions",
      "a rank that cannot import PyTorch never joins, and the others wait for it"),
     (r"nccl\.(loaded|predicted)_version$", 97, Severity.CRITICAL, "versions",
      "NCCL versions must be equal on all ranks: initialisation fails or hangs"),
@@ -94,6 +94,9 @@ _RULES: tuple[tuple[str, int, Severity, str, str], ...] = (
     (r"container\.(kind|image)$", 44, Severity.WARNING, "settings", "ranks run in different images"),
 )  # fmt: skip
 
+# Two ranks without torch are two broken ranks, also when they are the half of the job.
+_RIGHT = {r"torch\.found$": True, r"torch_probe\.state$": "ok"}
+
 _COMPILED = tuple(
     (
         re.compile(pattern),
@@ -103,6 +106,7 @@ _COMPILED = tuple(
             topic=topic,
             consequence=consequence,
             absence_counts=pattern.startswith(("variables", "python")),
+            right=_RIGHT.get(pattern),
         ),
     )
     for pattern, weight, severity, topic, consequence in _RULES

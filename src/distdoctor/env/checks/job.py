@@ -96,9 +96,14 @@ def check_common_network(members: Sequence[Member], _: Sequence[Difference]) -> 
     """Do the hosts have a common subnet among the interfaces that NCCL would choose?"""
     from distdoctor.env.checks_job_network import run_job_network
 
-    hosts = {member.host: member.facts for member in reversed(members)}
+    # Pods or tasks that share a kernel share its network card, and rightly its addresses.
+    machines: dict[str, tuple[str, EnvFacts]] = {}
+    for member in members:
+        boot_id = member.facts.host.boot_id if member.facts.host else None
+        machines.setdefault(boot_id or member.host, (member.host, member.facts))
+    hosts = dict(machines.values())
     if len(hosts) < 2:
-        return [Passed(detail="one host")]
+        return [Passed(detail="one machine")]
     return list(run_job_network(hosts)) or [Passed(detail=f"common among {len(hosts)} hosts")]
 
 

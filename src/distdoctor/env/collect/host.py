@@ -61,6 +61,8 @@ def _read_system(world: World, reading: Reading) -> None:
     reading.take("kernel", kernel, lambda: world.read_line(kernel))
     reading.take("architecture", "/proc/sys/kernel/arch", lambda: _architecture(world))
     reading.take("kernel_command_line", "/proc/cmdline", lambda: world.read_line("/proc/cmdline"))
+    boot_id = "/proc/sys/kernel/random/boot_id"
+    reading.take("boot_id", boot_id, lambda: world.read_line(boot_id))
     reading.take("boot_utc", "/proc/stat (btime)", lambda: _boot_utc(world.read_text("/proc/stat")))
     reading.take("uptime_s", "/proc/uptime", lambda: _first_number(world.read_line("/proc/uptime")))
     reading.take("load_1min", "/proc/loadavg", lambda: _first_number(world.read_line("/proc/loadavg")))

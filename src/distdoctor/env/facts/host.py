@@ -27,6 +27,8 @@ class HostFacts(Section):
     architecture: str | None = None
     kernel_command_line: str | None = None
     boot_utc: str | None = None
+    boot_id: str | None = None
+    """The kernel's id of this boot: equal in everything that runs on one machine, whatever it calls itself."""
     uptime_s: float | None = None
     cpu_model: str | None = None
     num_cpus: int | None = None
