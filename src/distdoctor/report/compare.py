@@ -147,9 +147,9 @@ def _fact_finding(difference: Difference, num_holders: int) -> Finding:
     relevance = difference.relevance
     many = num_holders > 2 and difference.has_majority
     if many:
-        title = f"{_names(difference.odd)}: {difference.key} differs from the others"
+        title = f"{_names(difference.odd)}: {difference.name} differs from the others"
     else:
-        title = f"{difference.key} differs"
+        title = f"{difference.name} differs"
     return Finding(
         id="compare-differs",
         severity=relevance.severity,
@@ -162,7 +162,7 @@ def _fact_finding(difference: Difference, num_holders: int) -> Finding:
         ),
         explanation=relevance.consequence[:1].upper() + relevance.consequence[1:] + ".",
         actions=(
-            Action(team=Team.PLATFORM, text=f"If they belong to one job, make {difference.key} the same"),
+            Action(team=Team.PLATFORM, text=f"If they belong to one job, make {difference.name} the same"),
         ),
         scope=Scope(hosts=difference.odd if many else ()),
         fault=Fault.CONFIG if relevance.topic == "variables" else Fault.UNKNOWN,

@@ -22,6 +22,8 @@ class Relevance:
     """One sentence: what a job does when this differs."""
     topic: str
     """"versions", "variables", "hardware", "settings"."""
+    label: str | None = None
+    """The fact's name for people, where the key is none."""
     absence_counts: bool = False
     """True where not having the fact is itself a value (a variable that is not set); elsewhere a holder
     without it was not read and does not take part."""
@@ -40,6 +42,11 @@ class Difference:
     majority: Scalar
     """The value of more than half of the holders, or the one that is right; meaningless unless `has_majority`."""
     has_majority: bool
+
+    @property
+    def name(self) -> str:
+        """What people call the fact."""
+        return self.relevance.label or self.key
 
     @property
     def odd(self) -> tuple[str, ...]:

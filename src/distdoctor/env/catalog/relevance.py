@@ -7,6 +7,7 @@ temperatures, free memory, addresses and identities differ by nature.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import lru_cache
 
 from distdoctor.report.differences import Relevance
@@ -113,7 +114,36 @@ _COMPILED = tuple(
 )
 
 
+# What people say instead of a key. A variable is called by its own name, everything else by its key.
+_LABELS = {
+    "torch.found": "PyTorch installed",
+    "torch.version": "PyTorch version",
+    "torch.cuda_build": "CUDA that PyTorch was built for",
+    "torch_probe.torch_version": "imported PyTorch version",
+    "torch_probe.state": "import of PyTorch",
+    "nccl.loaded_version": "loaded NCCL version",
+    "nccl.predicted_version": "NCCL version",
+    "python.version": "Python version",
+    "gpus.driver_version": "NVIDIA driver",
+    "gpus.kernel_module_version": "NVIDIA kernel module",
+    "gpus.num_devices": "number of GPUs",
+    "gpus.num_pci_gpus": "number of GPUs on the PCI bus",
+    "network.num_active_rdma_ports": "number of active RDMA ports",
+    "host.cpu_model": "CPU model",
+    "process.shm_total_bytes": "size of /dev/shm",
+    "process.memlock_bytes": "limit of locked memory",
+    "process.nofile": "limit of open files",
+    "scheduler.world_size": "WORLD_SIZE",
+    "scheduler.master_addr": "MASTER_ADDR",
+    "scheduler.master_port": "MASTER_PORT",
+}
+
+
 @lru_cache(maxsize=65536)
 def env_relevance(key: str) -> Relevance | None:
     """How much a difference in fact `key` matters; None for facts that differ by nature."""
-    return next((relevance for pattern, relevance in _COMPILED if pattern.match(key)), None)
+    found = next((relevance for pattern, relevance in _COMPILED if pattern.match(key)), None)
+    if found is None:
+        return None
+    label = _LABELS.get(key) or (key.rpartition(".")[2] if key.startswith("variables.environment.") else None)
+    return replace(found, label=label)

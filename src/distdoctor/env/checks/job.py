@@ -136,7 +136,7 @@ def _difference_found(difference: Difference, members: Sequence[Member]) -> Foun
     hosts = tuple(dict.fromkeys(member.host for member in odd_members))
     about_host = _is_host_key(difference.key)
     topic = difference.relevance.topic
-    name = difference.key.removeprefix("variables.environment.")
+    name = difference.name
     if difference.has_majority:
         title = f"{_who(ranks, hosts, about_host)}: {name} differs from the others"
     else:
