@@ -47,9 +47,7 @@ def run_as_rank(
 
     def conclude() -> int | None:
         code = report()
-        if code is None:
-            collection.gathering.leave()
-        else:
+        if code is not None:
             collection.gathering.finish(code)
         return code
 

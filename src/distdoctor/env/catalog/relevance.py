@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from distdoctor.report.differences import Relevance
-from distdoctor.report.model import Severity
+from distdoctor.report.model import Scalar, Severity
 
 _RULES: tuple[tuple[str, int, Severity, str, str], ...] = (
     # Not differences of the set-up: identities, what the scheduler hands out, what changes by the minute.
@@ -96,7 +96,7 @@ _RULES: tuple[tuple[str, int, Severity, str, str], ...] = (
 )  # fmt: skip
 
 # Two ranks without torch are two broken ranks, also when they are the half of the job.
-_RIGHT = {r"torch\.found$": True, r"torch_probe\.state$": "ok"}
+_RIGHT: dict[str, Scalar] = {r"torch\.found$": True, r"torch_probe\.state$": "ok"}
 
 _COMPILED = tuple(
     (
