@@ -12,6 +12,8 @@ from distdoctor.env.expect import NOTHING_EXPECTED, Expected
 from distdoctor.env.facts.all import EnvFacts
 from distdoctor.env.facts.base import Section
 from distdoctor.env.flatten import fold_facts
+from distdoctor.env.gpu_nic import gpu_nic_table
+from distdoctor.env.gpu_table import make_gpu_table
 from distdoctor.env.job import check_job
 from distdoctor.env.members import Member
 from distdoctor.report.assemble import build_report, fold_findings
@@ -72,7 +74,7 @@ def env_report(
         skipped=(*extra.skipped, *outcome.skipped),
         subject=subject,
         facts=fold_facts([(member.host or None, member.rank, member.facts) for member in members]),
-        tables=(*outcome.tables, *gpu_table(members)),
+        tables=(*outcome.tables, *hardware_tables(members)),
         inputs=inputs,
         missing_evidence=absent.evidence,
         timings=timings,
@@ -126,15 +128,19 @@ def absent_any(subject: Subject) -> bool:
     return bool(subject.missing_ranks or subject.missing_hosts)
 
 
-def gpu_table(members: Sequence[Member]) -> tuple[Table, ...]:
-    """One row a GPU, as people expect from nvidia-smi; empty when no GPU was read."""
-    from distdoctor.env.gpu_table import make_gpu_table
-
+def hardware_tables(members: Sequence[Member]) -> tuple[Table, ...]:
+    """One row a GPU, as people expect from nvidia-smi; on a single host also each GPU's nearest RDMA port."""
     hosts: dict[str, EnvFacts] = {}
     for member in members:
         if member.facts.gpus is not None and member.facts.gpus.devices:
             hosts.setdefault(member.host, member.facts)
-    return make_gpu_table(hosts)
+    tables = make_gpu_table(hosts)
+    if len(hosts) == 1:
+        (facts,) = hosts.values()
+        ports = facts.network.rdma_ports if facts.network is not None else None
+        nearest = gpu_nic_table(facts, ports) if ports else None
+        return (*tables, nearest) if nearest is not None else tables
+    return tables
 
 
 def _known(scheduler: str | None) -> str | None:

@@ -191,5 +191,5 @@ def _skip(check: Check, facts: EnvFacts, hosts: tuple[str, ...], outcome: NotSee
         reason=outcome.unread.reason,
         how=outcome.unread.how,
         hosts=hosts,
-        essential=check.essential and facts.is_live,
+        essential=check.essential and facts.is_live and outcome.unread.cause is not SkipCause.NOT_ASKED,
     )
