@@ -98,7 +98,7 @@ def _collect(host: str, limit_s: float) -> tuple[EnvFacts, dict[str, float]]:
 
     def work() -> None:
         try:
-            collection.place()
+            collection.software()
             collection.early()
         finally:
             done.set()
