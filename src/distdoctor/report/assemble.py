@@ -127,11 +127,10 @@ def make_verdict(
         summary = " ".join(
             part
             for part in (
-                f"{about}: {worst.title}.",
+                f"{about}.",
                 worst.explanation,
                 f"{others} more finding{'s' if others > 1 else ''} below." if others else "",
                 missing,
-                f"Seen: {seen}{unseen}.",
             )
             if part
         )
@@ -160,7 +159,7 @@ def make_verdict(
     return Verdict(
         status=status,
         title=title if len(title) <= MAX_TITLE else f"no fault found in {seen}",
-        summary=f"{about}: no fault found in {seen}{unseen}.{notes}",
+        summary=f"{about}: nothing that stops or hurts a job was found.{notes}",
         confidence=Confidence.MEDIUM if unseen else Confidence.HIGH,
         fault=Fault.UNKNOWN,
     )
