@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from distdoctor.env.checks_job_network import run_job_network
+from distdoctor.env.checks.job_network import run_job_network
 from distdoctor.env.collect.network import collect_network
 from distdoctor.env.facts.all import EnvFacts
 from distdoctor.env.facts.nccl import NcclFacts

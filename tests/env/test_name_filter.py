@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distdoctor.env.name_filter import parse_name_filter
+from distdoctor.env.predict.name_filter import parse_name_filter
 
 
 # Expected by parseStringList and matchIfList of NVIDIA/nccl src/misc/utils.cc.

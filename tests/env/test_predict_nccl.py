@@ -8,10 +8,10 @@ import pytest
 
 from distdoctor.env.facts.network import Address, GidEntry, Interface, RdmaPort
 from distdoctor.env.facts.variables import Setting, VariableFacts
-from distdoctor.env.predict_gid import predict_gid
-from distdoctor.env.predict_gloo import predict_gloo
-from distdoctor.env.predict_nccl import port_name, predict_hcas, predict_interfaces, values_in_force
-from distdoctor.env.subnets import common_subnets
+from distdoctor.env.predict.gid import predict_gid
+from distdoctor.env.predict.gloo import predict_gloo
+from distdoctor.env.predict.nccl import port_name, predict_hcas, predict_interfaces, values_in_force
+from distdoctor.env.predict.subnets import common_subnets
 
 
 def net(name: str, index: int, *addresses: str, up: bool = True) -> Interface:

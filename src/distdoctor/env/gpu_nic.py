@@ -13,7 +13,7 @@ from distdoctor.env.facts.all import EnvFacts
 from distdoctor.env.facts.gpu import GpuDevice
 from distdoctor.env.facts.network import RdmaPort
 from distdoctor.env.pci import sysfs_address
-from distdoctor.env.predict_nccl import port_name
+from distdoctor.env.predict.nccl import port_name
 from distdoctor.report.model import Column, Table
 
 CLOSENESS = ("PIX", "PXB", "PHB", "NODE", "SYS")

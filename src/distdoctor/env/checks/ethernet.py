@@ -15,7 +15,7 @@ from distdoctor.env.checks.network_view import (
 )
 from distdoctor.env.facts.all import EnvFacts
 from distdoctor.env.facts.network import Interface
-from distdoctor.env.interface_kind import InterfaceKind, interface_kind
+from distdoctor.env.predict.interface_kind import InterfaceKind, interface_kind
 from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severity, Team
 
 # One packet in ten thousand with an error, and enough of them to be no accident. Our own thresholds; TCP's

@@ -47,12 +47,8 @@ def _asked_for_hip(facts: EnvFacts) -> bool:
     files, probe = facts.torch, facts.torch_probe
     text = (probe.error_text or "") + (probe.error_type or "") if probe is not None else ""
     return (
-        (files is not None
-        and files.found is True
-        and files.is_cpu_build is False
-        and "IndexError" in text)
-        or "HIP Runtime" in text
-    )
+        files is not None and files.found is True and files.is_cpu_build is False and "IndexError" in text
+    ) or "HIP Runtime" in text
 
 
 def _runtime_missing(facts: EnvFacts, text: str, where: str | None) -> Found:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from distdoctor.env.catalog.relevance import env_relevance
 from distdoctor.env.checks.base import Found, Outcome, Passed
+from distdoctor.env.checks.job_network import run_job_network
 from distdoctor.env.facts.all import EnvFacts
 from distdoctor.env.flatten import flat_rows
 from distdoctor.env.members import HOST_SECTIONS, Member
@@ -94,8 +95,6 @@ def check_clock_offset(members: Sequence[Member], _: Sequence[Difference]) -> Se
 
 def check_common_network(members: Sequence[Member], _: Sequence[Difference]) -> Sequence[Outcome]:
     """Do the hosts have a common subnet among the interfaces that NCCL would choose?"""
-    from distdoctor.env.checks_job_network import run_job_network
-
     # Pods or tasks that share a kernel share its network card, and rightly its addresses.
     machines: dict[str, tuple[str, EnvFacts]] = {}
     for member in members:

@@ -10,9 +10,9 @@ from distdoctor.env.checks.base import Check, Found, NotApplicable, Outcome, Pas
 from distdoctor.env.checks.network_view import join_names, spans_hosts
 from distdoctor.env.facts.all import EnvFacts
 from distdoctor.env.facts.network import NetworkFacts
-from distdoctor.env.predict_gloo import is_loopback, predict_gloo
-from distdoctor.env.predict_nccl import values_in_force
-from distdoctor.env.subnets import leads_to, reachable_networks
+from distdoctor.env.predict.gloo import is_loopback, predict_gloo
+from distdoctor.env.predict.nccl import values_in_force
+from distdoctor.env.predict.subnets import leads_to, reachable_networks
 from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severity, Team
 
 GLOO = "torch, ProcessGroupGloo::createDefaultDevice"

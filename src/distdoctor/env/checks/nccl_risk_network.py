@@ -17,23 +17,36 @@ def _both(one: bool | None, two: bool | None) -> bool | None:
     return None if one is None or two is None else True
 
 
+def _not_the_jobs_host(view: NcclView) -> bool:
+    """A host without any GPU (login node, build machine) says nothing about the hosts that the job runs on."""
+    return view.num_gpus == 0
+
+
 def _ib_disable(view: NcclView, value: str) -> Risk | None:
-    if not is_on(value) or view.rdma_active is False:
+    if not is_on(value) or (view.efa and not view.rdma_active):
         return None
+    title = "NCCL_IB_DISABLE=1 keeps the job off the RDMA network"
+    slow = "Traffic between hosts goes over TCP sockets instead of InfiniBand or RoCE: no error, only slow."
+    if view.rdma_active is False and not _not_the_jobs_host(view):
+        return Risk(
+            severity=Severity.INFO,
+            title="NCCL_IB_DISABLE=1 is set; this host has no active RDMA port",
+            why=f"It changes nothing here. Where the job finds an RDMA network, it stays unused: {slow.lower()}",
+            source=_GUIDE,
+        )
     known = _both(view.rdma_active, view.several_hosts)
+    if view.rdma_active:
+        seen = "An ACTIVE RDMA port is here."
+    elif view.rdma_active is None:
+        seen = "Whether this host has an RDMA port was not seen."
+    else:
+        seen = "This host has no GPU, so it is not where the job runs; those hosts were not seen."
+    alone = " On one host alone it changes little." if view.several_hosts is False else ""
     return Risk(
         severity=Severity.CRITICAL if known else Severity.WARNING,
-        confidence=sure(known) if known is not False else Confidence.HIGH,
-        title="NCCL_IB_DISABLE=1 keeps the job off the RDMA network",
-        why=(
-            "Traffic between hosts goes over TCP sockets instead of InfiniBand or RoCE: no error, only slow. "
-            + (
-                "An ACTIVE RDMA port is here."
-                if view.rdma_active
-                else "Whether this host has an RDMA port was not seen."
-            )
-            + ("" if view.several_hosts is not False else " On one host alone it changes little.")
-        ),
+        confidence=Confidence.HIGH if view.rdma_active and known is not None else Confidence.MEDIUM,
+        title=title,
+        why=f"{slow} {seen}{alone}",
         source=_GUIDE,
     )
 
@@ -42,12 +55,12 @@ def _net_socket(view: NcclView, value: str) -> Risk | None:
     if value.strip().lower() != "socket":
         return None
     rdma = True if view.rdma_active or view.efa else view.rdma_active
-    if rdma is False:
+    if rdma is False and not _not_the_jobs_host(view):
         return None
     known = _both(rdma, view.several_hosts)
     return Risk(
         severity=Severity.CRITICAL if known else Severity.WARNING,
-        confidence=sure(known) if known is not False else Confidence.HIGH,
+        confidence=Confidence.HIGH if rdma and known is not None else Confidence.MEDIUM,
         title="NCCL_NET=Socket keeps the job off the RDMA network",
         why="NCCL is told to use TCP sockets whatever else the host has: no error, only slow.",
         source=_GUIDE,

@@ -52,15 +52,13 @@ def _typo(view: NcclView, setting: Setting, near: NearName) -> Found:
     is_nccl = name.upper().startswith("NCCL_")
     covered = not (is_nccl and view.catalog_is_older)
     also_set = near.name in view.settings
-    notes = [f"Nobody that we know reads `{name.strip()}`; `{near.name}` exists: {near.why}."]
+    if also_set:
+        effect = f"{near.name} is set as well, so the slip changes nothing."
+    else:
+        effect = "Unknown names are passed over without a word, so the default is in force."
+    notes = [effect, f"Nobody that we know reads `{name.strip()}`; `{near.name}` exists: {near.why}."]
     if is_nccl and view.catalog_is_older:
         notes.append(f"It may still be a real name: {view.why_catalog_is_older}.")
-    if also_set:
-        notes.append(f"{near.name} is set as well, so the slip changes nothing.")
-    else:
-        notes.append(
-            "NCCL, torch and Gloo pass over names that they do not know, so the default is in force."
-        )
     return Found(
         key=name.strip(),
         title=_title(name.strip(), near.name),

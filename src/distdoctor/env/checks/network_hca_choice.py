@@ -17,8 +17,8 @@ from distdoctor.env.checks.network_view import (
 )
 from distdoctor.env.facts.all import EnvFacts
 from distdoctor.env.facts.network import RdmaPort
-from distdoctor.env.name_filter import FilterEntry, NameFilter
-from distdoctor.env.predict_nccl import Prediction, port_name
+from distdoctor.env.predict.name_filter import FilterEntry, NameFilter
+from distdoctor.env.predict.nccl import Prediction, port_name
 from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severity, Team
 
 NCCL_GUIDE = "NCCL user guide, NCCL_IB_HCA"

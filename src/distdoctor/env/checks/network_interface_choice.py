@@ -26,8 +26,8 @@ from distdoctor.env.checks.network_view import (
 )
 from distdoctor.env.facts.all import EnvFacts
 from distdoctor.env.facts.network import Interface
-from distdoctor.env.interface_kind import InterfaceKind, interface_kind
-from distdoctor.env.predict_nccl import ChosenInterface, Prediction
+from distdoctor.env.predict.interface_kind import InterfaceKind, interface_kind
+from distdoctor.env.predict.nccl import ChosenInterface, Prediction
 from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severity, Team
 
 # These reach another host only where somebody arranged it, or never.

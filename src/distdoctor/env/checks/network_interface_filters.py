@@ -10,9 +10,9 @@ from distdoctor.env.checks.base import Found, Outcome
 from distdoctor.env.checks.network_view import described, join_names, links, spans_hosts
 from distdoctor.env.facts.all import EnvFacts
 from distdoctor.env.facts.network import Interface
-from distdoctor.env.interface_kind import InterfaceKind, interface_kind
-from distdoctor.env.predict_gloo import predict_gloo
-from distdoctor.env.predict_nccl import ChosenInterface, Prediction, values_in_force
+from distdoctor.env.predict.gloo import predict_gloo
+from distdoctor.env.predict.interface_kind import InterfaceKind, interface_kind
+from distdoctor.env.predict.nccl import ChosenInterface, Prediction, values_in_force
 from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severity, Team
 
 NCCL_GUIDE = "NCCL user guide, NCCL_SOCKET_IFNAME"

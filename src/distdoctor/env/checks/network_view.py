@@ -8,7 +8,7 @@ from distdoctor.env.checks.base import NotSeen, missing
 from distdoctor.env.facts.all import EnvFacts
 from distdoctor.env.facts.base import Section
 from distdoctor.env.facts.network import Interface, RdmaPort
-from distdoctor.env.predict_nccl import (
+from distdoctor.env.predict.nccl import (
     ChosenInterface,
     Prediction,
     port_name,

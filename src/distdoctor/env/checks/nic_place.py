@@ -17,7 +17,7 @@ from distdoctor.env.checks.network_view import (
 from distdoctor.env.facts.all import EnvFacts
 from distdoctor.env.facts.network import RdmaPort
 from distdoctor.env.gpu_nic import NearestPort, nearest_ports
-from distdoctor.env.predict_nccl import port_name
+from distdoctor.env.predict.nccl import port_name
 from distdoctor.report.model import Action, Confidence, Evidence, Fault, GpuRef, Scope, Severity, Team
 
 

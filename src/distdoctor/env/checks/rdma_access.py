@@ -8,7 +8,7 @@ from distdoctor.env.checks.base import Check, Found, NotApplicable, NotSeen, Out
 from distdoctor.env.checks.network_view import join_names, links, spans_hosts
 from distdoctor.env.facts.all import EnvFacts
 from distdoctor.env.facts.network import RdmaPort
-from distdoctor.env.predict_nccl import rdma_disabled_by, values_in_force
+from distdoctor.env.predict.nccl import rdma_disabled_by, values_in_force
 from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severity, Team
 
 _ACTIONS = (

@@ -9,7 +9,7 @@ from distdoctor.env.checks.base import Check, Found, NotApplicable, NotSeen, Out
 from distdoctor.env.checks.network_view import is_active, join_names, port_scope
 from distdoctor.env.facts.all import EnvFacts
 from distdoctor.env.facts.network import RdmaPort
-from distdoctor.env.predict_nccl import port_name
+from distdoctor.env.predict.nccl import port_name
 from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severity, Team
 
 # Errors of the link itself. Growth while we look is a bad cable, transceiver or port.

@@ -15,8 +15,8 @@ from distdoctor.env.checks.network_view import is_active, join_names, port_scope
 from distdoctor.env.facts.all import EnvFacts
 from distdoctor.env.facts.base import Unread
 from distdoctor.env.facts.network import RdmaPort
-from distdoctor.env.name_filter import NameFilter, parse_name_filter
-from distdoctor.env.predict_nccl import MAX_HCAS, port_name, rdma_disabled_by, values_in_force
+from distdoctor.env.predict.name_filter import NameFilter, parse_name_filter
+from distdoctor.env.predict.nccl import MAX_HCAS, port_name, rdma_disabled_by, values_in_force
 from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severity, SkipCause, Team
 
 # A port is an odd one out when at least this many siblings are up and at most a quarter of them are not:

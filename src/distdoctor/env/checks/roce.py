@@ -16,8 +16,8 @@ from distdoctor.env.checks.network_view import (
 )
 from distdoctor.env.facts.all import EnvFacts
 from distdoctor.env.facts.network import GidEntry, RdmaPort
-from distdoctor.env.predict_gid import GidChoice, gid_ipv4, is_link_local, predict_gid, roce_version
-from distdoctor.env.predict_nccl import port_name, values_in_force
+from distdoctor.env.predict.gid import GidChoice, gid_ipv4, is_link_local, predict_gid, roce_version
+from distdoctor.env.predict.nccl import port_name, values_in_force
 from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severity, Team
 
 NCCL_GUIDE = "NCCL user guide, NCCL_IB_GID_INDEX"
