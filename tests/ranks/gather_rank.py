@@ -28,7 +28,6 @@ def report(gathering: Gathering, payload: bytes | None) -> None:
         gathering.submit(payload)
     outcome = gathering.conclude()
     if not isinstance(outcome, Gathered):
-        gathering.leave()
         tell(reported_by=outcome.rank, exit_code=outcome.exit_code)
         return
     tell(

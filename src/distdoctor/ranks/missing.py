@@ -59,6 +59,11 @@ def describe_life(pid: int, life: Life | None) -> str:
             return f"pid {pid} is gone"
 
 
+def absence_of(life: Life) -> Absence:
+    """What the state of its process makes of a rank that has sent nothing."""
+    return _ABSENCE_OF_LIFE[life]
+
+
 def describe_missing(
     identity: RankIdentity,
     roll: RollCall,

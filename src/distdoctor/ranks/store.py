@@ -84,9 +84,14 @@ class TimedStore:
         names = [self._prefix + key for key in keys]
         return self._ask(lambda: self._store.multi_get(names)) if names else []
 
-    def has(self, key: str) -> bool:
-        """Whether there is a value."""
-        return self._ask(lambda: self._store.check([self._prefix + key]))
+    def has(self, *keys: str) -> bool:
+        """Whether all keys are there."""
+        names = [self._prefix + key for key in keys]
+        return self._ask(lambda: self._store.check(names))
+
+    def append(self, key: str, text: str) -> None:
+        """Append to a value."""
+        self._ask(lambda: self._store.append(self._prefix + key, text))
 
     def add(self, key: str, amount: int) -> int:
         """Add to a counter; its new value."""
@@ -99,7 +104,7 @@ class TimedStore:
 
     def note_rank(self, key: str, rank: int) -> None:
         """Add a rank to a set of ranks."""
-        self._ask(lambda: self._store.append(self._prefix + key, f"{rank},"))
+        self.append(key, f"{rank},")
 
     def ranks_in(self, key: str, world_size: int) -> frozenset[int]:
         """The set of ranks under a key; words that are no rank are ignored."""

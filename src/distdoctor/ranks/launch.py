@@ -1,0 +1,231 @@
+"""`--launch N`: the same command on N ranks of this host, and the verdict's exit code.
+
+Commands that need no torch run as plain processes with RANK and WORLD_SIZE set: that starts in a fifth of a
+second and works where torch is missing or broken. Commands that measure run under torchrun, as a subprocess,
+so that this process imports no torch and the ranks get a store host that outlives them. Either way the rank
+that reports leaves its exit code in a file (`status`).
+
+More than one host is torchrun's, Slurm's or Kubernetes' business.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+
+from distdoctor.errors import DistdoctorError
+from distdoctor.exit_codes import ExitCode
+from distdoctor.ranks.deadline import Deadline
+from distdoctor.ranks.status import STATUS_VARIABLE, read_status
+
+# What another launcher left in this shell would make every rank believe it is that launcher's.
+_LEFT_BY_LAUNCHERS = ("TORCHELASTIC_", "GROUP_", "ROLE_", "PET_")
+_RANK_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK")
+
+_POLL_S = 0.05
+
+# After the report is out the other ranks end within a second or two. Our own threshold.
+_AFTER_REPORT_S = 10.0
+
+# After SIGTERM: gathering takes 3 s, last words 8 s, writing a second. torchrun itself gives 30 s.
+_AFTER_SIGTERM_S = 20.0
+_TORCHRUN_AFTER_SIGTERM_S = 35.0
+
+
+def launch(
+    num_ranks: int,
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    needs_torch: bool = False,
+    python: str = sys.executable,
+    deadline_s: float | None = None,
+    module: str = "distdoctor",
+) -> int:
+    """Run `python -m distdoctor ARGV` on `num_ranks` ranks of this host; the exit code of the report.
+
+    needs_torch: under torchrun instead of plain processes.
+    deadline_s: after it the ranks are told to end, and then ended; None leaves that to the command.
+    module: what is run.
+
+    Ctrl-C and SIGTERM reach the ranks, and no rank outlives this call. Without a report the code is rank 0's
+    own, or 3 when it was ended by a signal. Raises DistdoctorError when `needs_torch` and `python` has none.
+    """
+    if needs_torch and not _has_torch(python):
+        raise DistdoctorError(
+            f"torch is not installed for `{python}`",
+            hint="install torch there, or give --python the interpreter that the job uses",
+        )
+    with tempfile.TemporaryDirectory(prefix="distdoctor-launch-") as folder:
+        status = Path(folder) / "exit-code"
+        base = _environ(env, status)
+        if needs_torch:
+            command = [python, "-m", "torch.distributed.run", "--standalone"]
+            command += ["--nproc-per-node", str(num_ranks), "-m", module, *argv]
+            started = [_start(command, base)]
+            patience_s = _TORCHRUN_AFTER_SIGTERM_S
+        else:
+            command = [python, "-m", module, *argv]
+            started = [_start(command, {**base, **_rank(rank, num_ranks)}) for rank in range(num_ranks)]
+            patience_s = _AFTER_SIGTERM_S
+        launched = _Launched(started, status, patience_s)
+        try:
+            with _signals_forwarded(launched):
+                launched.wait(deadline_s)
+        finally:
+            launched.kill()
+        return launched.exit_code()
+
+
+class _Launched:
+    """The processes that were started: N ranks, or one torchrun."""
+
+    def __init__(self, processes: list[subprocess.Popen[bytes]], status: Path, patience_s: float) -> None:
+        self._interrupted = False
+        self._processes = processes
+        self._status = status
+        self._patience_s = patience_s
+        self._ending: Deadline | None = None
+
+    def wait(self, deadline_s: float | None) -> None:
+        """Return when all have ended, or have had their time."""
+        limit = Deadline.after(deadline_s) if deadline_s is not None else None
+        while self._running():
+            if self._ending is not None and self._ending.expired:
+                return
+            if self._ending is None:
+                if self._status.exists():
+                    self._ending = Deadline.after(_AFTER_REPORT_S)
+                elif self._somebody_failed() or (limit is not None and limit.expired):
+                    # As torchrun does: the others are told, report what came, and end.
+                    self.forward(signal.SIGTERM)
+            time.sleep(_POLL_S)
+
+    def forward(self, number: int) -> None:
+        """Send a signal to all that run; after it they have their time to report and end."""
+        for process in self._running():
+            with contextlib.suppress(OSError):
+                process.send_signal(number)
+        self._interrupted = self._interrupted or number == signal.SIGINT
+        self._ending = Deadline.after(self._patience_s)
+
+    def note_interrupt(self) -> None:
+        """The ranks have got SIGINT from the terminal."""
+        self._interrupted = True
+        self._ending = Deadline.after(self._patience_s)
+
+    def kill(self) -> None:
+        """End whatever is left, torchrun's ranks included."""
+        running = self._running()
+        descendants = [pid for process in running for pid in _descendants(process.pid)]
+        for process in running:
+            process.kill()
+        for pid in descendants:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        for process in self._processes:
+            process.wait()
+
+    def exit_code(self) -> int:
+        """The report's, or what stands for it when there is none."""
+        told = read_status(self._status)
+        if told is not None:
+            return told
+        if self._interrupted:
+            return ExitCode.INTERRUPTED
+        first = self._processes[0].returncode
+        failed = any(process.returncode for process in self._processes)
+        if first == 0:
+            return ExitCode.UNANSWERED if failed else ExitCode.OK
+        return first if first in {int(code) for code in ExitCode} else ExitCode.UNANSWERED
+
+    def _running(self) -> list[subprocess.Popen[bytes]]:
+        return [process for process in self._processes if process.poll() is None]
+
+    def _somebody_failed(self) -> bool:
+        return any(process.returncode for process in self._processes)
+
+
+def _environ(env: Mapping[str, str], status: Path) -> dict[str, str]:
+    kept = {
+        name: value
+        for name, value in env.items()
+        if not name.startswith(_LEFT_BY_LAUNCHERS) and name not in _RANK_VARIABLES
+    }
+    # torchrun would set it, too, and print six lines about it.
+    kept.setdefault("OMP_NUM_THREADS", "1")
+    kept["DISTDOCTOR_LAUNCH_ID"] = secrets.token_hex(8)
+    kept[STATUS_VARIABLE] = str(status)
+    return kept
+
+
+def _rank(rank: int, num_ranks: int) -> dict[str, str]:
+    return {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(num_ranks),
+        "LOCAL_RANK": str(rank),
+        "LOCAL_WORLD_SIZE": str(num_ranks),
+    }
+
+
+def _start(command: Sequence[str], environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    # In our process group, so that Ctrl-C reaches the ranks from the terminal.
+    return subprocess.Popen(command, env=dict(environ), stdin=subprocess.DEVNULL)
+
+
+def _has_torch(python: str) -> bool:
+    """Whether `python` can find torch, without importing it."""
+    script = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
+    try:
+        done = subprocess.run([python, "-c", script], check=False, timeout=30, capture_output=True)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def _descendants(pid: int) -> list[int]:
+    import psutil
+
+    try:
+        return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+    except psutil.Error:
+        return []
+
+
+@contextlib.contextmanager
+def _signals_forwarded(launched: _Launched) -> Iterator[None]:
+    """SIGTERM and SIGINT go to the ranks; Ctrl-C at a terminal has reached them already."""
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        del frame
+        if number == signal.SIGINT and _from_terminal():
+            launched.note_interrupt()
+        else:
+            launched.forward(number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    old = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
+
+
+def _from_terminal() -> bool:
+    try:
+        return os.tcgetpgrp(0) == os.getpgrp()
+    except OSError:
+        return False
