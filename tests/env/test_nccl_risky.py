@@ -14,7 +14,7 @@ from distdoctor.env.facts.network import NetworkFacts, RdmaPort
 from distdoctor.env.facts.scheduler import SchedulerFacts
 from distdoctor.env.facts.torch import TorchFacts
 from distdoctor.env.facts.variables import VariableFacts
-from distdoctor.report.model import Severity
+from distdoctor.report.model import Confidence, Severity
 
 IB = RdmaPort(device="mlx5_0", port=1, state="ACTIVE", link_layer="InfiniBand")
 ROCE = RdmaPort(device="mlx5_0", port=1, state="ACTIVE", link_layer="Ethernet")
@@ -64,10 +64,20 @@ def test_infiniband_off_is_a_warning_where_less_is_known(
     assert only(facts({"NCCL_IB_DISABLE": "1"}, ports=ports, hosts=hosts)).severity is Severity.WARNING
 
 
-@pytest.mark.parametrize("ports", [(), (EFA,)])
-def test_infiniband_off_is_right_where_there_is_none(ports: tuple[RdmaPort, ...]) -> None:
-    (outcome,) = check_risky(facts({"NCCL_IB_DISABLE": "1"}, ports=ports))
+def test_infiniband_off_changes_nothing_on_a_gpu_host_without_any() -> None:
+    assert only(facts({"NCCL_IB_DISABLE": "1"}, ports=())).severity is Severity.INFO
+
+
+def test_infiniband_off_says_nothing_about_efa() -> None:
+    (outcome,) = check_risky(facts({"NCCL_IB_DISABLE": "1"}, ports=(EFA,)))
     assert isinstance(outcome, Passed)
+
+
+def test_a_host_without_gpus_does_not_speak_for_the_jobs_hosts() -> None:
+    for name, value in (("NCCL_IB_DISABLE", "1"), ("NCCL_NET", "Socket")):
+        found = only(facts({name: value}, ports=(), gpus=()))
+        assert found.severity is Severity.WARNING
+        assert found.confidence is Confidence.MEDIUM
 
 
 def test_a_word_for_a_flag_is_read_as_zero_and_not_judged_as_one() -> None:

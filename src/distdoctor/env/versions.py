@@ -29,7 +29,9 @@ def at_least(version: str | Version | None, bound: str) -> bool | None:
     want = parse_version(bound)
     if have is None or want is None:
         return None
-    return have[: len(want)] >= want if len(have) >= len(want) else have + (0,) * (len(want) - len(have)) >= want
+    return (
+        have[: len(want)] >= want if len(have) >= len(want) else have + (0,) * (len(want) - len(have)) >= want
+    )
 
 
 def below(version: str | Version | None, bound: str) -> bool | None:

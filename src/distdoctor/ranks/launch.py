@@ -32,6 +32,9 @@ from distdoctor.ranks.status import STATUS_VARIABLE, read_status
 _LEFT_BY_LAUNCHERS = ("TORCHELASTIC_", "GROUP_", "ROLE_", "PET_")
 _RANK_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK")
 
+# torch's own default; nobody listens there, for these ranks meet through files.
+_MASTER_PORT = "29500"
+
 _POLL_S = 0.05
 
 # After the report is out the other ranks end within a second or two. Our own threshold.
@@ -166,6 +169,9 @@ def _environ(env: Mapping[str, str], status: Path) -> dict[str, str]:
     kept.setdefault("OMP_NUM_THREADS", "1")
     kept["DISTDOCTOR_LAUNCH_ID"] = secrets.token_hex(8)
     kept[STATUS_VARIABLE] = str(status)
+    # What a launcher gives as well: without a meeting point the ranks would rightly be called misconfigured.
+    kept.setdefault("MASTER_ADDR", "127.0.0.1")
+    kept.setdefault("MASTER_PORT", _MASTER_PORT)
     return kept
 
 

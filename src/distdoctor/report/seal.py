@@ -66,8 +66,12 @@ def seal(report: Report) -> Report:
     """
     sealer = _Sealer()
     sealed = sealer.walk(report, Report, "")
-    if sealer.learnt:
-        sealed = sealer.forget_learnt(sealed)
+    while sealer.learnt:
+        # What is masked now can make a neighbour look like a secret; so look until nothing changes.
+        forgotten = sealer.forget_learnt(sealed)
+        sealed = sealer.walk(forgotten, Report, "")
+        if sealed is forgotten or sealed == forgotten:
+            break
     if sealer.num_masked:
         redaction = replace(
             sealed.redaction, secrets_masked=sealed.redaction.secrets_masked + sealer.num_masked
@@ -147,7 +151,8 @@ class _Sealer:
     def _clean_new(self, text: str, *, multiline: bool, limit: int) -> tuple[str, int]:
         if len(text) > 4 * limit:
             # What lies beyond any bound need not be looked at; no word is cut, it might be half a secret.
-            text = text[: 4 * limit].rsplit(None, 1)[0] + " " * limit + "."
+            words = text[: 4 * limit].rsplit(None, 1)
+            text = (words[0] if words else "") + " " * limit + "."
         cleaned = visible(text, multiline=multiline)
         total = 0
         # Masking can bring two things together that a second look would mask; so look until nothing changes.
