@@ -307,3 +307,13 @@ def test_from_the_child_to_the_finding(tmp_path: Path, code: str, title: str) ->
     assert title in outcome.title
     assert str(tmp_path) in " ".join(each.text for each in outcome.evidence) or "_exit" in code
     assert os.path.exists(sys.executable)
+
+
+def test_numpy_that_is_not_there_is_no_misfit() -> None:
+    line = "UserWarning: Failed to initialize NumPy: No module named 'numpy' (Triggered internally at tensor_numpy.cpp:84.)"
+    probe = TorchProbe(state=ProbeState.OK, torch_version="2.13.0+cpu", warnings=(line,))
+    found, passed = check_torch_import(EnvFacts(torch_probe=probe))
+    assert isinstance(found, Found)
+    assert found.severity is Severity.INFO
+    assert "not installed" in found.title
+    assert isinstance(passed, Passed)

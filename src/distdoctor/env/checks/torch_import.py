@@ -11,6 +11,7 @@ from distdoctor.env.checks.torch_import_libraries import library_cause
 from distdoctor.env.checks.torch_import_missing import interpreter_fails, not_installed
 from distdoctor.env.checks.torch_import_python import beside_shadow, numpy_cause, python_cause
 from distdoctor.env.checks.torch_import_symbols import nccl_wheels
+from distdoctor.env.checks.torch_view import pip_command
 from distdoctor.env.facts.all import EnvFacts
 from distdoctor.env.facts.base import Unread
 from distdoctor.env.facts.torch import ProbeState, TorchProbe
@@ -57,6 +58,8 @@ def _imported(facts: EnvFacts, probe: TorchProbe) -> Sequence[Outcome]:
     passed = Passed(detail=f"torch {probe.torch_version or '(version unknown)'} was imported{seconds}")
     if numpy is None:
         return [passed]
+    if "No module named 'numpy'" in numpy:
+        return [_numpy_absent(facts, probe, numpy), passed]
     cause = numpy_cause(facts, numpy)
     return [
         Found(
@@ -72,6 +75,25 @@ def _imported(facts: EnvFacts, probe: TorchProbe) -> Sequence[Outcome]:
         ),
         passed,
     ]
+
+
+def _numpy_absent(facts: EnvFacts, probe: TorchProbe, line: str) -> Found:
+    """torch does without NumPy; most training scripts do not."""
+    return Found(
+        key="numpy-absent",
+        title="NumPy is not installed beside torch",
+        severity=Severity.INFO,
+        evidence=(Evidence(text=line, source=probe.sources.get("state")),),
+        explanation="torch was imported and works; tensors cannot be converted to and from NumPy arrays.",
+        actions=(
+            Action(
+                team=Team.JOB_OWNER,
+                text="Install it if the training script uses it",
+                command=pip_command(facts, "install numpy"),
+            ),
+        ),
+        fault=Fault.SOFTWARE,
+    )
 
 
 def _collect_env_failed(facts: EnvFacts, probe: TorchProbe) -> Outcome:
