@@ -1,0 +1,167 @@
+"""How reports look: golden files for prose, limits for size, and nothing of the evidence acts as markup.
+
+`python tests/report/test_render.py` writes the golden files anew; review their diff as prose.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import builders
+
+from distdoctor.report.model import Finding, Report
+from distdoctor.report.render.html import render_html
+from distdoctor.report.render.json import render_json
+from distdoctor.report.render.markdown import render_markdown
+from distdoctor.report.render.one_line import render_one_line
+from distdoctor.report.render.terminal import render_terminal
+from distdoctor.report.render.text import render_text
+from distdoctor.report.seal import seal
+
+GOLDEN = Path(__file__).parent / "golden"
+
+RENDERERS: dict[str, Callable[[Report], str]] = {
+    "terminal.txt": lambda report: render_terminal(report, width=80),
+    "verbose.txt": render_text,
+    "md": render_markdown,
+    "line": render_one_line,
+}
+REPORTS = {"all_clear": builders.all_clear, "slow_gpu": builders.slow_gpu}
+
+EVERY = {**RENDERERS, "html": render_html, "json": render_json}
+
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
+
+
+@pytest.mark.parametrize("report", REPORTS)
+@pytest.mark.parametrize("form", RENDERERS)
+def test_reports_look_as_reviewed(report: str, form: str) -> None:
+    assert RENDERERS[form](seal(REPORTS[report]())) + "\n" == (GOLDEN / f"{report}.{form}").read_text()
+
+
+@pytest.mark.parametrize(
+    "make", [builders.all_clear, builders.slow_gpu, builders.hostile, builders.many_hosts]
+)
+def test_a_report_fits_one_screen_without_colour(make: Callable[[], Report]) -> None:
+    lines = render_terminal(seal(make()), width=80).splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize(
+    "make", [builders.all_clear, builders.slow_gpu, builders.hostile, builders.many_hosts]
+)
+def test_one_line_is_one_line_of_80(make: Callable[[], Report]) -> None:
+    line = render_one_line(seal(make()))
+    assert len(line) <= 80
+    assert "\n" not in line.strip()
+
+
+def test_markdown_fits_a_ticket_and_says_it_all_in_its_beginning() -> None:
+    for make in (builders.slow_gpu, builders.many_hosts):
+        report = seal(make())
+        text = render_markdown(report)
+        assert len(text) < 60_000
+        head = text.encode()[:4096].decode("utf-8", "ignore")
+        assert report.verdict.title in head
+        assert "Next" in head or "next" in head
+
+
+@pytest.mark.parametrize("form", EVERY)
+@pytest.mark.parametrize("make", [builders.hostile, builders.slow_gpu])
+def test_no_control_character_survives(form: str, make: Callable[[], Report]) -> None:
+    assert not CONTROL.search(EVERY[form](seal(make())).replace("\n", "").replace("\t", ""))
+
+
+class Tags(HTMLParser):
+    """Tags and attributes of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+
+@pytest.mark.parametrize("make", [builders.hostile, builders.slow_gpu, builders.all_clear])
+def test_the_page_runs_nothing_loads_nothing_and_links_nowhere(make: Callable[[], Report]) -> None:
+    page = render_html(seal(make()))
+    tags = Tags(page)
+    assert not {"script", "a", "img", "iframe", "link", "object", "form", "base"} & set(tags.tags)
+    names = {name for name, _ in tags.attributes}
+    assert not {"href", "src", "xlink:href"} & names
+    assert not any(name.startswith("on") for name in names)
+    assert "default-src &#39;none&#39;" in page or "default-src 'none'" in page
+
+
+def test_the_page_works_in_light_dark_and_print() -> None:
+    page = render_html(seal(builders.slow_gpu()))
+    assert "prefers-color-scheme: dark" in page
+    assert "@media print" in page
+    assert "<svg" in page
+
+
+def test_markdown_of_hostile_text_holds_no_live_markup() -> None:
+    """Parsed as GitHub does at its base; what GitHub links on its own is looked for in the text that is left."""
+    markdown = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    html = []
+    words = []
+    for token in markdown.parse(render_markdown(seal(builders.hostile()))):
+        for each in [token, *(token.children or [])]:
+            assert each.type not in ("link_open", "image")
+            if each.type.startswith("html"):
+                html.append(each.content)
+            if each.type == "text":
+                words.append(each.content)
+    assert set(re.findall(r"</?(\w+)", " ".join(html))) <= {"details", "summary", "br", "b", "code", "pre"}
+    text = "\n".join(words)
+    assert not re.search(r"https?://[a-z]|(?<![\w])www\.[a-z]|(?<![\w])@[a-z]|GH-\d", text)
+
+
+TEXT = st.text(
+    alphabet=st.one_of(
+        st.sampled_from(list("<>&\"'`|[]()*_~#@!\\\x1b\x07\x9b\u202e\u200b\n\r\t{}%$")),
+        st.characters(codec="utf-8"),
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(TEXT)
+def test_any_text_is_harmless_everywhere(text: str) -> None:
+    base = builders.slow_gpu()
+    finding = Finding(
+        id="x",
+        severity=base.findings[0].severity,
+        confidence=base.findings[0].confidence,
+        title=text,
+        fingerprint="x",
+        explanation=text,
+    )
+    report = seal(Report(tool=base.tool, verdict=base.verdict, findings=(finding,)))
+    for render in EVERY.values():
+        assert not CONTROL.search(render(report).replace("\n", "").replace("\t", ""))
+    assert "script" not in Tags(render_html(report)).tags
+
+
+if __name__ == "__main__":
+    GOLDEN.mkdir(exist_ok=True)
+    for name, make in REPORTS.items():
+        for form, render in RENDERERS.items():
+            (GOLDEN / f"{name}.{form}").write_text(render(seal(make())) + "\n")
