@@ -15,7 +15,7 @@ for version in 3.10 3.12 3.13; do
   venv=build/venv-$version
   if [ ! -e "$venv/.ready" ]; then
     "$python" -m venv "$venv"
-    "$venv/bin/python" -m pip --disable-pip-version-check --quiet install -e . pytest hypothesis jsonschema
+    "$venv/bin/python" -m pip --disable-pip-version-check --quiet install -e . pytest hypothesis jsonschema markdown-it-py
     touch "$venv/.ready"
   fi
   echo "python $version: pure unit tests, no torch"

@@ -121,12 +121,14 @@ def test_markdown_of_hostile_text_holds_no_live_markup() -> None:
     markdown = MarkdownIt("commonmark").enable(["table", "strikethrough"])
     html = []
     words = []
+    in_code = False  # GitHub links nothing inside <code>
     for token in markdown.parse(render_markdown(seal(builders.hostile()))):
         for each in [token, *(token.children or [])]:
             assert each.type not in ("link_open", "image")
             if each.type.startswith("html"):
                 html.append(each.content)
-            if each.type == "text":
+                in_code = "<code>" in each.content or (in_code and "</code>" not in each.content)
+            if each.type == "text" and not in_code:
                 words.append(each.content)
     assert set(re.findall(r"</?(\w+)", " ".join(html))) <= {"details", "summary", "br", "b", "code", "pre"}
     text = "\n".join(words)
