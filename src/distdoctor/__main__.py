@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from distdoctor import __version__
 from distdoctor.errors import DistdoctorError
@@ -15,6 +16,7 @@ from distdoctor.exit_codes import ExitCode
 def main() -> None:
     """Run the command line and exit."""
     argv = sys.argv[1:]
+    _open_closed_streams()
     if "TORCHELASTIC_RUN_ID" in os.environ and argv[:1] == ["env"]:
         # A rank that dies at once makes torchrun end the others before they have imported anything; the
         # report must still come out. `run_as_rank` takes over, and torchrun waits 30 s before it kills.
@@ -26,6 +28,14 @@ def main() -> None:
         print(f"distdoctor {__version__}")
         sys.exit(ExitCode.OK)
     sys.exit(run(argv))
+
+
+def _open_closed_streams() -> None:
+    """A caller may close stdout or stderr (`>&-`); then a report goes to its files alone."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            # Open for as long as the process lives.
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
 
 
 def _note_termination(*_: object) -> None:

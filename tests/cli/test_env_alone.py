@@ -150,3 +150,25 @@ def test_unknown_words_are_usage_errors() -> None:
     result = run("envv")
     assert result.returncode == 2
     assert "envv" in result.stderr
+
+
+@pytest.mark.parametrize(("option", "name"), [("--only", "shm-to-small"), ("--ignore", "gpu-eccc")])
+def test_a_misspelt_id_is_a_usage_error_with_the_near_match(option: str, name: str) -> None:
+    result = run("env", "--no-torch", option, name)
+    assert result.returncode == 2
+    assert "did you mean" in result.stderr
+
+
+def test_only_looks_at_one_thing() -> None:
+    told = json.loads(run("env", "--no-torch", "--only", "shm-too-small", "--format", "json").stdout)
+    assert {each["id"] for each in told["checks"]} == {"shm-too-small"}
+
+
+@pytest.mark.parametrize(("redirect", "code"), [(">&-", 0), ("> /dev/full", 2), ("| head -c 1", 0)])
+def test_a_stdout_that_is_closed_full_or_gone(tmp_path: Path, redirect: str, code: int) -> None:
+    report = tmp_path / "report.json"
+    command = f"set -o pipefail; {sys.executable} -m distdoctor env --no-torch -o {report} {redirect}"
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert result.returncode == code, result.stderr
+    assert "Traceback" not in result.stderr
+    assert json.loads(report.read_text())["verdict"]

@@ -326,6 +326,9 @@ def _print(text: str, *, is_utf8: bool) -> None:
     except BrokenPipeError:
         # Also silent when the interpreter flushes stdout at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        raise OutputError(f"cannot write the report to standard output: {error.strerror}") from error
 
 
 def _encodable(text: str, encoding: str) -> str:

@@ -19,7 +19,7 @@ def early_lines(checks: Sequence[Check], facts: EnvFacts, *, awaits_torch: bool)
         first = f"so far    {serious[0].severity.value}: {serious[0].title}{more}"
     else:
         first = "so far    no fault found without torch"
-    if not awaits_torch:
+    if not awaits_torch or facts.python is None or facts.python.executable is None:
         return [first]
     version = facts.torch.version if facts.torch else None
     return [first, f"waiting   for a child that imports torch {version or ''}".rstrip()]
