@@ -176,7 +176,8 @@ class _Early:
 
     def __call__(self, facts: EnvFacts) -> None:
         from distdoctor.env.early import early_lines
+        from distdoctor.report.mask import mask_text
         from distdoctor.report.seal import visible
 
         for line in early_lines(self._request.checks, facts, awaits_torch=self._awaits_torch):
-            print(visible(line), file=sys.stderr, flush=True)
+            print(mask_text(visible(line))[0], file=sys.stderr, flush=True)

@@ -41,4 +41,4 @@ _TECHNICAL = re.compile(
 
 def is_distinctive(host: str) -> bool:
     """True when `host` names a machine and nothing else, so that every occurrence means it."""
-    return len(host) >= 3 and host.lower() not in COMMON_WORDS and _TECHNICAL.fullmatch(host) is None
+    return len(host) >= 2 and host.lower() not in COMMON_WORDS and _TECHNICAL.fullmatch(host) is None

@@ -18,15 +18,19 @@ from msgspec.structs import replace
 from distdoctor.report.addresses import is_ip, replace_addresses
 from distdoctor.report.host_words import is_distinctive
 from distdoctor.report.model import (
+    CheckResult,
     Culprit,
     Fact,
+    Finding,
     GpuRef,
     Redaction,
     Report,
     Series,
+    Skipped,
     Subject,
     Table,
     Tool,
+    Verdict,
 )
 from distdoctor.report.pseudonyms import Pseudonyms, host_identities, is_pseudonym, key_id, short_name
 from distdoctor.report.seal import seal
@@ -38,15 +42,30 @@ _USER_NAMES = word_set("user username owner login logname submitter")
 _VERSION_NAMES = re.compile(
     r"version|driver|firmware|cudnn|cublas|nccl|cuda|torch|python|kernel|package|pip|release|vbios|bios"
 )
+# Ids and classes are words of ours: they name nobody, and a reader looks them up.
+_OUR_WORDS = frozenset(
+    (
+        (Finding, "id"),
+        (Finding, "fingerprint"),
+        (Finding, "cause_class"),
+        (CheckResult, "id"),
+        (CheckResult, "title"),
+        (Skipped, "id"),
+        (Skipped, "what"),
+        (Verdict, "cause_class"),
+    )
+)
 _LOCAL = frozenset(("localhost", "localhost.localdomain", "ip6-localhost", "unknown", "-", ""))
 _SYSTEM_USERS = word_set("root nobody daemon nvidia-persistenced munge slurm")
 
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9_.\-]*[A-Za-z0-9])?"
 _HOST_CONTEXTS = (
     re.compile(
-        r"(?i)\b(?:HOSTNAME|MASTER_ADDR|\w*NODE_?NAME|SLURM_\w*(?:HOST|NODE)|BatchHost|host(?:name)?|node)"
+        r"(?i)\b(?:HOSTNAME|MASTER_ADDR|\w*NODE_?NAME|SLURM_\w*(?:HOST|NODE)|BatchHost)"
         rf"[\"']?\s*[:=]\s*[\"']?(?P<name>{_NAME})"
     ),
+    # Plain words stand in prose as well ("host: too low"); there a digit or a hyphen makes a name of what follows.
+    re.compile(rf"(?i)\b(?:host|node)[\"']?\s*[:=]\s*[\"']?(?P<name>(?=\S*\d)(?=\S*[a-z]){_NAME})"),
     re.compile(rf"(?:^|\s|⏎)(?:\[[^\]\s]*\]:?)?(?P<name>{_NAME}):\d+:\d+ \[\d+\] "),
     re.compile(rf"\b[A-Z][a-z]{{2}} +\d+ \d\d:\d\d:\d\d (?P<name>{_NAME}) [\w.\-/]+(?:\[\d+\])?:"),
     re.compile(rf"\d{{4}}-\d\d-\d\dT[\d:.,+\-Z]+ (?P<name>{_NAME}) [\w.\-/]+(?:\[\d+\])?:"),
@@ -56,8 +75,11 @@ _HOST_CONTEXTS = (
 )
 _USER_CONTEXTS = (
     re.compile(
-        r"(?i)\b(?:(?:SLURM_JOB_|SUDO_)?USER|LOGNAME|USERNAME|UserId|owner|user(?:name)?|submitted by)"
+        r"(?i)\b(?:(?:SLURM_JOB_|SUDO_)?USER|LOGNAME|USERNAME|UserId|submitted by)"
         r"[\"']?\s*[:=]\s*[\"']?(?P<name>[A-Za-z_][\w.\-]*[A-Za-z0-9])"
+    ),
+    re.compile(
+        r"(?i)\b(?:owner|user(?:name)?)[\"']?\s*(?:=|:(?=[\"'\s]*[\"']))\s*[\"']?(?P<name>[a-z_][\w.\-]*[a-z0-9])"
     ),
     re.compile(r"\b(?:uid|gid)=\d+\((?P<name>[A-Za-z_][\w.\-]*)\)"),
     re.compile(r"(?<![\w.\-])(?P<name>[a-z_][a-z0-9_\-]*)@[A-Za-z][\w.\-]*:[~/]"),
@@ -117,7 +139,7 @@ class _Redactor:
 
     def __init__(self, report: Report, key: bytes) -> None:
         self.pseudonyms = Pseudonyms(key)
-        texts = list(_strings(report, Report, ""))
+        texts = [each for each in _strings(report, Report, "") if each[1:] not in _OUR_WORDS]
         named = {text for text, owner, field in texts if field in _HOST_FIELDS and owner is not Fact}
         named |= {text for text, owner, field in texts if field == "hosts" and owner is Fact}
         named |= set(_named_cells(report, _HOST_NAMES))
@@ -173,6 +195,8 @@ class _Redactor:
         return value
 
     def _string(self, text: str, owner: type, field: str) -> str:
+        if (owner, field) in _OUR_WORDS:
+            return text
         if field in _HOST_FIELDS and owner is not Report:
             return self.host(text)
         if owner is Culprit and field == "pod":
