@@ -256,16 +256,14 @@ def test_no_known_host_survives_in_its_own_field(report: Report) -> None:
 
 
 def test_our_own_words_are_not_taken_for_hosts() -> None:
-    """ "host: …" and "user: …" stand in prose and in classes; ids must stay what a reader looks up."""
+    """ "host: …" stands in prose and in classes; ids must stay what a reader looks up."""
     lines = redacted_lines(
         "cause host:nofile, of each host: every CPU",
-        "user: code",
         "host clock of this host: unset",
         hosts=("vm",),
     )
     assert lines == [
         "cause host:nofile, of each host: every CPU",
-        "user: code",
         "host clock of this host: unset",
     ]
 
