@@ -143,7 +143,7 @@ def test_plain_distdoctor_shows_the_table() -> None:
     result = run()
     assert result.returncode == 0
     assert all(word in result.stdout for word in ("checkup", "env", "explain", "compare", "report"))
-    assert max(map(len, result.stdout.splitlines())) <= 100
+    assert max(map(len, result.stdout.splitlines())) <= 80
 
 
 def test_unknown_words_are_usage_errors() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "checkup": ("distdoctor.cli.checkup", "may a job start on this host? (prolog, init container; one line)"),
+    "checkup": ("distdoctor.cli.checkup", "may a job start on this host? (prolog, init container)"),
     "env": ("distdoctor.cli.env", "is this host, or this job, set up right? which of the hosts differs?"),
     "explain": ("distdoctor.cli.explain", "here is what was pasted into the ticket: what does it say?"),
     "compare": ("distdoctor.cli.compare", "what differs between these two (or more)?"),
@@ -19,9 +19,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
 """Word → (module with `register(app)`, one line of help), in the order of the table that people see."""
 
 EXAMPLES = (
-    "distdoctor env                                        this host, a verdict in a few seconds",
-    "torchrun --nproc-per-node 8 -m distdoctor env         the ranks of a job: who differs?",
-    "distdoctor explain ticket.txt                         what somebody pasted",
+    "distdoctor env                                  this host, in a few seconds",
+    "torchrun --nproc-per-node 8 -m distdoctor env   ranks of a job: who differs?",
+    "distdoctor explain ticket.txt                   what somebody pasted",
 )
 
 
@@ -39,7 +39,7 @@ def run_app(argv: Sequence[str]) -> int:
 def overview() -> str:
     """What plain `distdoctor` prints: the commands, where it stands, three examples."""
     width = max(map(len, COMMANDS))
-    lines = ["distdoctor: a verdict on distributed PyTorch training, its evidence, the next step", ""]
+    lines = ["distdoctor: distributed PyTorch training, a verdict, its evidence, the next step", ""]
     lines += [f"  {word:<{width}}  {text}" for word, (_, text) in COMMANDS.items()]
     lines += ["", f"here: {_standing()}", "", "examples:", *(f"  {line}" for line in EXAMPLES)]
     lines += ["", "`distdoctor COMMAND --help` lists a command's options"]
