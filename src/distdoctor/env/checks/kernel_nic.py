@@ -91,7 +91,7 @@ def _flaps(facts: EnvFacts, name: str, events: list[KernelEvent]) -> list[Outcom
             confidence=Confidence.MEDIUM,
             evidence=(
                 *(line_evidence(facts, event) for event in losses[:3]),
-                Evidence(text=f"{number} losses of link, {state}", value=number, unit="losses"),
+                Evidence(text=f"link lost {times}, {state}", value=number, unit="losses"),
             ),
             explanation=(
                 "A link that goes down during a job ends its connections: NCCL reports a timeout or a failed work "
