@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from distdoctor.report.coverage import SkipFold, coverage_line, coverage_phrase, fold_skips
+from distdoctor.report.coverage import coverage_line, coverage_phrase, fold_skips
 from distdoctor.report.model import CheckState, Finding, Report, Status
-from distdoctor.report.names import count_hosts, scope_name
+from distdoctor.report.names import scope_name
 from distdoctor.report.reading import (
-    TeamBlock,
-    count_by_severity,
     evidence_text,
     how_sure,
     ignored,
@@ -19,6 +17,7 @@ from distdoctor.report.reading import (
     subject_phrases,
     team_blocks,
 )
+from distdoctor.report.render.labelled import INDENT, short_lines, skip_lines, text_lines, with_label
 from distdoctor.report.render.lines import (
     BLANK,
     Line,
@@ -28,28 +27,17 @@ from distdoctor.report.render.lines import (
     draw,
     physical_rows,
     plain,
-    wrapped,
 )
-from distdoctor.report.render.tables import fact_lines, series_lines, table_lines
+from distdoctor.report.render.tables import table_lines
+from distdoctor.report.render.whole import whole_report
 
 # One screen of an 80x24 terminal, its prompt not counted.
 SCREEN_ROWS = 24
 MAX_SUMMARY_ROWS = 4
-MAX_ROWS_EACH = 2
 # More findings than this never fit; they are counted without being laid out.
 MAX_CANDIDATES = 12
 _NEVER = 10_000
 
-_COLUMN = 10
-_INDENT = " " * _COLUMN
-
-_STYLES = {
-    "critical": "bold red",
-    "warning": "bold yellow",
-    "info": "bold blue",
-    "ok": "bold green",
-    "unknown": "bold magenta",
-}
 
 # Sections in the order of reading.
 _HEAD, _STORY, _FINDINGS, _SKIPS, _PICTURES, _NEXT = range(6)
@@ -79,7 +67,7 @@ def render_terminal(report: Report, *, width: int = 80, color: bool = False, ver
     """
     width = max(width, 40)
     if verbose:
-        return draw(_everything(report, width), color=color)
+        return draw(whole_report(report, width), color=color)
     blocks = list(_blocks(report, width))
     return draw(_fitted(report, blocks, width), color=color)
 
@@ -90,15 +78,19 @@ def render_terminal(report: Report, *, width: int = 80, color: bool = False, ver
 def _blocks(report: Report, width: int) -> Iterator[_Block]:
     yield from _head(report, width)
     for index, (label, text) in enumerate(story(report)):
-        yield _Block(section=_STORY, lines=_short(text, width), label=label, priority=20 + index, kind="line")
+        yield _Block(
+            section=_STORY, lines=short_lines(text, width), label=label, priority=20 + index, kind="line"
+        )
     yield from _finding_blocks(report, width)
     for index, fold in enumerate(fold_skips(report)):
         yield _Block(
-            section=_SKIPS, lines=_skip_lines(fold, width), priority=60 + index, kind="reason for skips"
+            section=_SKIPS, lines=skip_lines(fold, width), priority=60 + index, kind="reason for skips"
         )
     for index, missing in enumerate(report.missing_evidence):
         text = f"{missing.what}: {missing.why}"
-        lines = _short(text, width) + (_short(f"get it: {missing.how}", width) if missing.how else [])
+        lines = short_lines(text, width) + (
+            short_lines(f"get it: {missing.how}", width) if missing.how else []
+        )
         yield _Block(
             section=_SKIPS,
             lines=lines,
@@ -116,18 +108,18 @@ def _head(report: Report, width: int) -> Iterator[_Block]:
     verdict = report.verdict
     status = verdict.status.value
     sure = how_sure(verdict.confidence) if verdict.status is not Status.OK else ""
-    title = _short(verdict.title, width, style="bold")
+    title = short_lines(verdict.title, width, style="bold")
     yield _Block(section=_HEAD, lines=title, priority=0, label=status)
-    summary = clipped(_text(verdict.summary, width), MAX_SUMMARY_ROWS) if verdict.summary else []
+    summary = clipped(text_lines(verdict.summary, width), MAX_SUMMARY_ROWS) if verdict.summary else []
     yield _Block(section=_HEAD, lines=summary, priority=0)
     shown = verdict.title + " ".join(plain(line) for line in summary)
     seen = "" if coverage_phrase(report) and coverage_phrase(report) in shown else coverage_line(report)
     told = "; ".join(each for each in (seen, sure) if each)
     if told:
-        yield _Block(section=_HEAD, lines=_short(told, width, style="dim"), priority=0)
+        yield _Block(section=_HEAD, lines=short_lines(told, width, style="dim"), priority=0)
     subject = subject_phrases(report.subject)
     if subject:
-        yield _Block(section=_HEAD, lines=_short(", ".join(subject), width, style="dim"), priority=70)
+        yield _Block(section=_HEAD, lines=short_lines(", ".join(subject), width, style="dim"), priority=70)
 
 
 def _finding_blocks(report: Report, width: int) -> Iterator[_Block]:
@@ -145,7 +137,7 @@ def _finding_blocks(report: Report, width: int) -> Iterator[_Block]:
         )
         yield head
         for number, evidence in enumerate(finding.evidence):
-            lines = _short(evidence_text(evidence), width)
+            lines = short_lines(evidence_text(evidence), width)
             yield _Block(
                 section=_FINDINGS,
                 lines=lines,
@@ -160,23 +152,23 @@ def _finding_head(report: Report, finding: Finding, width: int) -> list[Line]:
     sure = how_sure(finding.confidence)
     if finding.title == report.verdict.title:
         # The verdict has said it; here stands whom it is about.
-        return _short(
+        return short_lines(
             "; ".join(each for each in (scope or "the whole subject", sure) if each), width, style="bold"
         )
-    lines = _short(finding.title, width, style="bold")
+    lines = short_lines(finding.title, width, style="bold")
     about = "; ".join(each for each in (scope, sure) if each)
     one_host = (
         report.subject.hosts == finding.scope.hosts and not finding.scope.gpus and not finding.scope.links
     )
-    return lines + (_short(about, width, style="dim") if about and not (one_host and not sure) else [])
+    return lines + (short_lines(about, width, style="dim") if about and not (one_host and not sure) else [])
 
 
 def _action_blocks(report: Report, width: int) -> Iterator[_Block]:
     for order, block in enumerate(team_blocks(report)):
         for index, action in enumerate(block.actions):
-            lines = _short(f"{block.team.value}: {action.text}", width)
+            lines = short_lines(f"{block.team.value}: {action.text}", width)
             if action.command:
-                lines += command_lines(action.command, indent=_INDENT)
+                lines += command_lines(action.command, indent=INDENT)
             priority = 12 if order == index == 0 else 28 + order if index == 0 else 50 + index
             yield _Block(section=_NEXT, lines=lines, priority=priority, kind="action")
 
@@ -212,7 +204,7 @@ def _screen(report: Report, blocks: Sequence[_Block]) -> list[Line]:
             label = label or _LABELS.get(block.section, "")
         elif block.section == _STORY and label == last_label:
             label = ""
-        lines += _with_label(label, block.lines)
+        lines += with_label(label, block.lines)
         last_section, last_label = block.section, block.label or last_label
     return [*lines, *_footer(report, blocks)]
 
@@ -255,206 +247,7 @@ def _plural(kind: str, count: int) -> str:
 # --- everything ---------------------------------------------------------------------------------------------
 
 
-def _everything(report: Report, width: int) -> list[Line]:
-    verdict = report.verdict
-    lines = _with_label(verdict.status.value, _text(verdict.title, width, style="bold"))
-    for text in (verdict.summary, how_sure(verdict.confidence), coverage_line(report)):
-        lines += _text(text, width) if text else []
-    if subject := subject_phrases(report.subject):
-        lines += _text(", ".join(subject), width, style="dim")
-    if verdict.cause_class:
-        lines += _text(f"cause class {verdict.cause_class}, fault {verdict.fault.value}", width, style="dim")
-    last_label = ""
-    for label, text in story(report):
-        lines += _with_label("" if label == last_label else label, _text(text, width))
-        last_label = label
-    for section in (
-        _all_findings,
-        _all_actions,
-        _all_unseen,
-        _all_timeline,
-        _all_pictures,
-        _all_checks,
-        _all_facts,
-        _about,
-    ):
-        more = section(report, width)
-        lines += [BLANK, *more] if more else []
-    return lines
-
-
-def _all_findings(report: Report, width: int) -> list[Line]:
-    findings = ranked(report.findings)
-    lines: list[Line] = []
-    if len(findings) > 1:
-        lines += [(Span(f"findings: {count_by_severity(findings)}", "bold"),)]
-    for finding in findings:
-        lines += [BLANK] if lines else []
-        lines += _whole_finding(finding, width)
-    accepted = ignored(report.findings)
-    if accepted:
-        lines += [
-            *([BLANK] if lines else []),
-            (Span(f"ignored, by a site's or the caller's decision: {len(accepted)}", "bold"),),
-        ]
-    for finding in accepted:
-        decision = finding.ignored
-        why = "; ".join(
-            each
-            for each in (
-                decision and f"by {decision.by}",
-                decision and decision.reason,
-                decision and decision.expires and f"until {decision.expires}",
-            )
-            if each
-        )
-        lines += _with_label(finding.severity.value, _text(f"{finding.title} [{finding.id}] ({why})", width))
-    return lines
-
-
-def _whole_finding(finding: Finding, width: int) -> list[Line]:
-    lines = _with_label(finding.severity.value, _text(f"{finding.title} [{finding.id}]", width, style="bold"))
-    about = "; ".join(each for each in (scope_name(finding.scope), how_sure(finding.confidence)) if each)
-    lines += _text(about, width, style="dim") if about else []
-    for evidence in finding.evidence:
-        source = f"; read from {evidence.source}" if evidence.source else ""
-        lines += wrapped(
-            evidence_text(evidence) + source,
-            width=width,
-            indent=_INDENT + "  ",
-            first=(Span(_INDENT + "- "),),
-        )
-    lines += _text(finding.explanation, width) if finding.explanation else []
-    return lines
-
-
-def _all_actions(report: Report, width: int) -> list[Line]:
-    lines: list[Line] = []
-    for block in team_blocks(report):
-        lines += [BLANK] if lines else []
-        lines.append((Span(f"next, for {block.team.value}", "bold"),))
-        lines += _whole_block(block, width)
-    return lines
-
-
-def _whole_block(block: TeamBlock, width: int) -> list[Line]:
-    lines: list[Line] = []
-    for action in block.actions:
-        lines += wrapped(action.text, width=width, indent=_INDENT + "  ", first=(Span(_INDENT + "- "),))
-        if action.command:
-            lines += command_lines(action.command, indent=_INDENT + "  ")
-    return lines
-
-
-def _all_unseen(report: Report, width: int) -> list[Line]:
-    lines: list[Line] = []
-    for fold in fold_skips(report):
-        lines += _skip_lines(fold, width)
-        for skip in fold.skips:
-            where = (
-                f" ({count_hosts(skip.hosts)})" if skip.hosts and skip.hosts != report.subject.hosts else ""
-            )
-            essential = "; the verdict hangs on it" if skip.essential else ""
-            text = f"{skip.what}{where}: {skip.reason}{essential}"
-            lines += wrapped(text, width=width, indent=_INDENT + "  ", first=(Span(_INDENT + "- "),))
-    for missing in report.missing_evidence:
-        text = f"{missing.what}: {missing.why}" + (f"; get it: {missing.how}" if missing.how else "")
-        lines += _text(text, width)
-    lines = _with_label("not seen", lines)
-    for excluded in report.ruled_out:
-        lines += _with_label("ruled out", _text(f"{excluded.what}: {excluded.why}", width))
-    return lines
-
-
-def _all_timeline(report: Report, width: int) -> list[Line]:
-    lines: list[Line] = []
-    for event in report.timeline:
-        source = f" [{event.source}]" if event.source else ""
-        lines += _text(f"{event.utc or '(order only)'}  {event.text}{source}", width)
-    return _with_label("timeline", lines)
-
-
-def _all_pictures(report: Report, width: int) -> list[Line]:
-    del width
-    lines: list[Line] = []
-    for table in report.tables:
-        lines += [*([BLANK] if lines else []), *table_lines(table, indent="  ")]
-    for series in report.series:
-        lines += [*([BLANK] if lines else []), *series_lines(series, indent="  ")]
-    return lines
-
-
-def _all_checks(report: Report, width: int) -> list[Line]:
-    lines: list[Line] = []
-    for state in (CheckState.PASSED, CheckState.NOT_APPLICABLE):
-        checks = [check for check in report.checks if check.state is state]
-        if checks:
-            lines.append((Span(f"{state.value}: {len(checks)}", "bold"),))
-        for check in checks:
-            text = f"{check.title}: {check.detail}" if check.detail else check.title
-            lines += wrapped(text, width=width, indent=_INDENT + "  ", first=(Span(_INDENT + "- "),))
-    return lines
-
-
-def _all_facts(report: Report, width: int) -> list[Line]:
-    lines = fact_lines(report, width=width, indent="  ")
-    return [(Span("facts", "bold"),), *lines] if lines else []
-
-
-def _about(report: Report, width: int) -> list[Line]:
-    lines: list[Line] = []
-    for given in report.inputs:
-        size = "" if given.bytes is None else f", {given.bytes:,} bytes"
-        state = f": not read, {given.why_not or 'no reason given'}" if not given.read else ""
-        digest = f", sha256 {given.sha256}" if given.sha256 else ""
-        lines += _text(f"{given.path} ({given.kind}{size}{digest}){state}", width)
-    lines = _with_label("inputs", lines)
-    tool = report.tool
-    took = "" if report.duration_s is None else f", {report.duration_s:.1f} s"
-    lines += _text(
-        f"{tool.name} {tool.version} {tool.command}, {report.started_utc or 'time unknown'}{took}",
-        width,
-        style="dim",
-    )
-    masked = report.redaction
-    if masked.secrets_masked:
-        lines += _text(
-            f"masked: {masked.secrets_masked} secrets, e-mail addresses or home paths", width, style="dim"
-        )
-    if masked.pseudonyms:
-        lines += _text(f"names replaced by pseudonyms (key {masked.key_id})", width, style="dim")
-    return lines
-
-
 # --- pieces -------------------------------------------------------------------------------------------------
-
-
-def _text(text: str, width: int, *, style: str = "") -> list[Line]:
-    return wrapped(text, width=width, indent=_INDENT, first=(Span(_INDENT),), style=style)
-
-
-def _short(text: str, width: int, *, style: str = "") -> list[Line]:
-    return clipped(_text(text, width, style=style), MAX_ROWS_EACH)
-
-
-def _with_label(label: str, lines: list[Line]) -> list[Line]:
-    if not label or not lines:
-        return lines
-    _, *rest = lines[0]
-    style = _STYLES.get(label, "dim")
-    gap = " " * max(_COLUMN - len(label), 1)
-    return [(Span(label, style), Span(gap), *rest), *lines[1:]]
-
-
-def _skip_lines(fold: SkipFold, width: int) -> list[Line]:
-    # Also in full reports: every skip follows by name there.
-    count = len(fold.names)
-    cause = fold.cause.value.replace("need ", "needs ", 1) if count == 1 else fold.cause.value
-    named = ", ".join(fold.names[:4]) + (f" and {count - 4} more" if count > 4 else "")
-    lines = _short(f"{count} {cause}: {named}", width)
-    if fold.hows:
-        lines += _short(f"get it: {fold.hows[0]}", width, style="dim")
-    return lines
 
 
 def _is_unknown(report: Report) -> bool:
