@@ -36,10 +36,17 @@ RENDERERS: dict[str, Callable[[Report], str]] = {
     "verbose.txt": render_text,
     "md": render_markdown,
     "line": render_one_line,
+    "html": render_html,
+    "json": render_json,
 }
-REPORTS = {"all_clear": builders.all_clear, "slow_gpu": builders.slow_gpu}
+REPORTS: dict[str, Callable[[], Report]] = {
+    "all_clear": builders.all_clear,
+    "slow_gpu": builders.slow_gpu,
+    "many_hosts": lambda: builders.many_hosts(24, 8),
+    "hostile": builders.hostile,
+}
 
-EVERY = {**RENDERERS, "html": render_html, "json": render_json}
+EVERY = RENDERERS
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
 
