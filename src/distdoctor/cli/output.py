@@ -222,7 +222,7 @@ def _destinations(output: str, names: Names) -> list[Destination]:
         stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
         about = _safe(f"job-{names.job}" if names.job else names.host)
         path.mkdir(parents=True, exist_ok=True)
-        stem = f"{names.command}-{about}-{stamp}"
+        stem = f"{_safe(names.command)}-{about}-{stamp}"
         return [Destination(path=path / f"{stem}{suffix}", format=form) for suffix, form in SUFFIXES.items()]
     if path.suffix not in SUFFIXES:
         raise UsageError(
