@@ -96,7 +96,7 @@ def chart_of(series: Series) -> Chart | None:
     if not any(value is not None for row in series.values for value in row):
         return None
     if series.kind == "bars":
-        return _bars(series)
+        return _bars(series) if any(value is not None for value in series.values[0]) else None
     return _lines(series) if series.kind == "lines" else _heat(series)
 
 
