@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
+
+# The same examples every time: a suite that gates a change must not fail for another reason than the change.
+settings.register_profile("same", derandomize=True)
+settings.load_profile("same")
 
 # `--pid auto` and stopped ranks are found in /proc; ranks of a test beside them would be found as well.
 LOOKS_AT_PROCESSES = ("tests/ranks/", "test_live_process", "test_env_ranks")
