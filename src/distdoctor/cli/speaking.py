@@ -51,7 +51,12 @@ def run_as_rank(
             collection.gathering.finish(code)
         return code
 
-    with on_terminate(conclude, hurry=collection.hurry):
+    def last_words() -> int | None:
+        code = conclude()
+        # Another rank has reported; or the main thread of this one is writing at this moment.
+        return 0 if code is None and not collection.gathering.reporting else code
+
+    with on_terminate(last_words, hurry=collection.hurry):
         if _TERMINATED_EARLY.is_set():
             collection.hurry()
         try:

@@ -143,6 +143,12 @@ class Gathering:
         self._missing: tuple[int, ...] = ()
         self._concluding = threading.Lock()
         self._concluded = False
+        self._reporting = False
+
+    @property
+    def reporting(self) -> bool:
+        """Whether a thread of this process has been given the results and has not called `finish` yet."""
+        return self._reporting
 
     @property
     def deadline(self) -> Deadline:
@@ -223,11 +229,14 @@ class Gathering:
             self._concluded = True
             if isinstance(result, ReportedElsewhere):
                 self._leave()
+            else:
+                self._reporting = True
             return result
 
     def finish(self, exit_code: int) -> None:
         """After the report is written: tell the others and `--launch`, end stopped ranks, clean up."""
         write_status(exit_code, os.environ)
+        self._reporting = False
         reported = Reported(
             by=self._me, exit_code=exit_code, written_s=time.time(), missing=fold_ints(self._missing)
         )

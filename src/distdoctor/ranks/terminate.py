@@ -103,7 +103,8 @@ def on_terminate(
     """On SIGTERM call `hurry`, give the main thread `grace_s` seconds, then speak `last_words` and exit.
 
     `last_words` runs in its own thread, writes the report of what has arrived, and gives the exit code; None
-    when the main thread is writing it already. Without `hurry` it speaks at once. Call from the main thread.
+    only when the main thread is writing it already, which then has 15 s more. Without `hurry` it speaks at
+    once. Call from the main thread.
 
     Raises ValueError (from `signal`) in any other thread.
     """
