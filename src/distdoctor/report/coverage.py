@@ -55,6 +55,12 @@ def coverage_line(report: Report) -> str:
     return "; ".join(each for each in (coverage_phrase(report), not_seen_phrase(report)) if each)
 
 
+def unsaid_coverage(report: Report, shown: str) -> str:
+    """The coverage line, unless `shown` (what is already read of title and summary) tells it."""
+    phrase = coverage_phrase(report)
+    return "" if phrase and phrase in shown else coverage_line(report)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkipFold:
     """Skips that have one cause, told together."""
@@ -65,6 +71,13 @@ class SkipFold:
     hows: tuple[str, ...]
     """How to get it done, each once."""
     skips: tuple[Skipped, ...]
+
+    @property
+    def phrase(self) -> str:
+        """`9 need root or the host`, `1 needs a tool that is not installed`."""
+        count = len(self.names)
+        cause = self.cause.value
+        return f"{count} {cause.replace('need ', 'needs ', 1) if count == 1 else cause}"
 
 
 def fold_skips(report: Report) -> list[SkipFold]:

@@ -56,6 +56,11 @@ def how_sure(confidence: Confidence) -> str:
     return _HOW_SURE[confidence]
 
 
+def verdict_sureness(report: Report) -> str:
+    """What the verdict's confidence asks of the reader; an ok verdict says what it has not seen instead."""
+    return "" if report.verdict.status is Status.OK else how_sure(report.verdict.confidence)
+
+
 def count_by_severity(findings: Sequence[Finding]) -> str:
     """`2 critical, 1 warning`; empty when there are none."""
     counts = [(severity, sum(each.severity is severity for each in findings)) for severity in _SEVERITY]

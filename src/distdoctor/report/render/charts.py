@@ -289,7 +289,7 @@ def _axis(largest: float) -> tuple[float, list[float]]:
     """The top of an axis from zero that holds `largest`, and its ticks: 1, 2 or 5 times a power of ten apart."""
     if largest <= 0:
         return 1.0, [0.0, 1.0]
-    rough = largest / 4
+    rough = largest / 5
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
     count = math.ceil(largest / step - 1e-9)

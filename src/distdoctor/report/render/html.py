@@ -9,7 +9,7 @@ from importlib.resources import files
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from distdoctor.report.coverage import coverage_line, fold_skips
+from distdoctor.report.coverage import fold_skips, unsaid_coverage
 from distdoctor.report.model import CheckState, Report
 from distdoctor.report.names import count_hosts, fact_value, scalar_text, scope_name
 from distdoctor.report.reading import (
@@ -24,6 +24,7 @@ from distdoctor.report.reading import (
     story,
     subject_phrases,
     team_blocks,
+    verdict_sureness,
 )
 from distdoctor.report.render.charts import chart_of
 from distdoctor.report.render.tables import fact_place, header_of
@@ -52,8 +53,8 @@ def render_html(report: Report) -> str:
             hidden_findings=max(len(findings) - MAX_FINDINGS, 0),
             counted=count_by_severity(findings),
             accepted=ignored(report.findings),
-            coverage=coverage_line(report),
-            sure=how_sure(report.verdict.confidence),
+            coverage=unsaid_coverage(report, report.verdict.title + report.verdict.summary),
+            sure=verdict_sureness(report),
             story=story(report),
             subject=subject_phrases(report.subject),
             blocks=team_blocks(report),

@@ -49,9 +49,8 @@ def skip_lines(fold: SkipFold, width: int) -> list[Line]:
     """One cause of skips: how many, which, and how to get them."""
     # Also in full reports: every skip follows by name there.
     count = len(fold.names)
-    cause = fold.cause.value.replace("need ", "needs ", 1) if count == 1 else fold.cause.value
     named = ", ".join(fold.names[:4]) + (f" and {count - 4} more" if count > 4 else "")
-    lines = short_lines(f"{count} {cause}: {named}", width)
+    lines = short_lines(f"{fold.phrase}: {named}", width)
     if fold.hows:
         lines += short_lines(f"get it: {fold.hows[0]}", width, style="dim")
     return lines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from distdoctor.report.coverage import coverage_line, coverage_phrase, fold_skips
+from distdoctor.report.coverage import fold_skips, unsaid_coverage
 from distdoctor.report.escape import markdown_block, markdown_code, markdown_summary, markdown_text
 from distdoctor.report.model import CheckState, Finding, Report, Table
 from distdoctor.report.names import fact_value, scalar_text, scope_name
@@ -21,6 +21,7 @@ from distdoctor.report.reading import (
     story,
     subject_phrases,
     team_blocks,
+    verdict_sureness,
 )
 from distdoctor.report.render.tables import fact_place, header_of
 
@@ -72,8 +73,8 @@ def _lead(report: Report) -> str:
     summary = verdict.summary.replace("\n", " ")
     told = _fitting(summary, _SUMMARY_BYTES)
     lines = [f"# {verdict.status.value}: {_fitting(verdict.title, _TITLE_BYTES)}", "", told, ""]
-    seen = "" if coverage_phrase(report) and coverage_phrase(report) in told else coverage_line(report)
-    told = "; ".join(each for each in (seen, how_sure(verdict.confidence)) if each)
+    seen = unsaid_coverage(report, verdict.title + told)
+    told = "; ".join(each for each in (seen, verdict_sureness(report)) if each)
     rows = [*story(report), ("subject", ", ".join(subject_phrases(report.subject))), ("seen", told)]
     rows += [("class", verdict.cause_class or "")]
     rows = [(label, text) for label, text in rows if text]
@@ -204,9 +205,7 @@ def _unseen(report: Report, budget: int) -> str:
         )
         how = f"; get it: {markdown_text('; '.join(fold.hows[:3]))}" if fold.hows else ""
         reasons = "; ".join(dict.fromkeys(skip.reason for skip in fold.skips))
-        items.append(
-            f"- {len(fold.names)} {fold.cause.value}: {markdown_text(names)} ({markdown_text(_clip(reasons, 300))}){how}"
-        )
+        items.append(f"- {fold.phrase}: {markdown_text(names)} ({markdown_text(_clip(reasons, 300))}){how}")
     for missing in report.missing_evidence:
         how = f"; get it: {markdown_text(missing.how)}" if missing.how else ""
         items.append(f"- {markdown_text(missing.what)}: {markdown_text(missing.why)}{how}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from distdoctor.report.coverage import coverage_line, coverage_phrase, fold_skips
+from distdoctor.report.coverage import fold_skips, unsaid_coverage
 from distdoctor.report.model import CheckState, Finding, Report, Status
 from distdoctor.report.names import scope_name
 from distdoctor.report.reading import (
@@ -16,6 +16,7 @@ from distdoctor.report.reading import (
     story,
     subject_phrases,
     team_blocks,
+    verdict_sureness,
 )
 from distdoctor.report.render.labelled import INDENT, short_lines, skip_lines, text_lines, with_label
 from distdoctor.report.render.lines import (
@@ -107,14 +108,12 @@ def _blocks(report: Report, width: int) -> Iterator[_Block]:
 def _head(report: Report, width: int) -> Iterator[_Block]:
     verdict = report.verdict
     status = verdict.status.value
-    sure = how_sure(verdict.confidence) if verdict.status is not Status.OK else ""
     title = short_lines(verdict.title, width, style="bold")
     yield _Block(section=_HEAD, lines=title, priority=0, label=status)
     summary = clipped(text_lines(verdict.summary, width), MAX_SUMMARY_ROWS) if verdict.summary else []
     yield _Block(section=_HEAD, lines=summary, priority=0)
     shown = verdict.title + " ".join(plain(line) for line in summary)
-    seen = "" if coverage_phrase(report) and coverage_phrase(report) in shown else coverage_line(report)
-    told = "; ".join(each for each in (seen, sure) if each)
+    told = "; ".join(each for each in (unsaid_coverage(report, shown), verdict_sureness(report)) if each)
     if told:
         yield _Block(section=_HEAD, lines=short_lines(told, width, style="dim"), priority=0)
     subject = subject_phrases(report.subject)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from distdoctor.report.coverage import coverage_line, fold_skips
+from distdoctor.report.coverage import fold_skips, unsaid_coverage
 from distdoctor.report.model import CheckState, Finding, Report
 from distdoctor.report.names import count_hosts, scope_name
 from distdoctor.report.reading import (
@@ -15,6 +15,7 @@ from distdoctor.report.reading import (
     story,
     subject_phrases,
     team_blocks,
+    verdict_sureness,
 )
 from distdoctor.report.render.labelled import INDENT, skip_lines, text_lines, with_label
 from distdoctor.report.render.lines import (
@@ -31,7 +32,11 @@ def whole_report(report: Report, width: int) -> list[Line]:
     """Everything that the report holds, in the order of reading."""
     verdict = report.verdict
     lines = with_label(verdict.status.value, text_lines(verdict.title, width, style="bold"))
-    for text in (verdict.summary, how_sure(verdict.confidence), coverage_line(report)):
+    for text in (
+        verdict.summary,
+        verdict_sureness(report),
+        unsaid_coverage(report, verdict.title + verdict.summary),
+    ):
         lines += text_lines(text, width) if text else []
     if subject := subject_phrases(report.subject):
         lines += text_lines(", ".join(subject), width, style="dim")
