@@ -1,4 +1,4 @@
-"""Text from evidence is made harmless for Markdown and Rich."""
+"""Text from evidence is made harmless for Markdown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from distdoctor.report.escape import (
     markdown_code,
     markdown_summary,
     markdown_text,
-    rich_markup,
     visible,
 )
 from report.generated import texts
@@ -59,12 +58,6 @@ def test_a_block_cannot_be_closed_from_inside() -> None:
 
 def test_a_summary_links_nothing() -> None:
     assert markdown_summary("ask @alice <b>") == "ask <code>@alice</code> &lt;b&gt;"
-
-
-def test_rich_markup_is_shown() -> None:
-    from rich.text import Text
-
-    assert Text.from_markup(rich_markup("[bold]x[/bold]")).plain == "[bold]x[/bold]"
 
 
 @settings(max_examples=400, deadline=None)

@@ -61,7 +61,8 @@ def compare_holders(
     """Findings (what matters, most relevant first) and a table of all differences between `holders`."""
     faults = find_differences(
         {
-            holder.name: {key: _fault_text(each) for key, each in holder.findings.items()}
+            # Titles hold host names and figures, which differ where the fault is the same.
+            holder.name: {key: each.severity.value for key, each in holder.findings.items()}
             for holder in holders
         },
         lambda key: _fault_relevance(key, holders),
@@ -98,10 +99,6 @@ def _findings_of(report: Report, host: str | None) -> dict[str, Finding]:
         for each in report.findings
         if each.ignored is None and (host is None or not each.scope.hosts or host in each.scope.hosts)
     }
-
-
-def _fault_text(finding: Finding) -> str:
-    return f"{finding.severity.value}: {finding.title}"
 
 
 def _fault_relevance(fingerprint: str, holders: Sequence[Holder]) -> Relevance:

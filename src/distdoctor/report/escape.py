@@ -1,6 +1,6 @@
-"""Text from evidence, made harmless: invisible characters shown, Markdown and Rich markup defused.
+"""Text from evidence, made harmless: invisible characters shown, Markdown defused.
 
-HTML is escaped by jinja2 (autoescape); JSON by its encoder. Nothing that comes out of here becomes a link, a
+HTML is escaped by jinja2 (autoescape), JSON by its encoder; the terminal renderer reads no markup of Rich. Nothing that comes out of here becomes a link, a
 mention, a heading or a colour.
 """
 
@@ -41,13 +41,6 @@ def _visible_char(char: str) -> str:
     if code <= 0xFF:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
-
-
-def rich_markup(text: str) -> str:
-    """`text` for a place where Rich reads markup: brackets are shown, not obeyed."""
-    from rich.markup import escape
-
-    return escape(text)
 
 
 # --- Markdown -----------------------------------------------------------------------------------------------

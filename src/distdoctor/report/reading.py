@@ -214,16 +214,6 @@ def facts_differ(report: Report) -> set[str]:
     return {key for key, each in values.items() if len(each) > 1}
 
 
-def status_word(report: Report) -> str:
-    """`ok`, `warning`, `critical`, `unknown`."""
-    return report.verdict.status.value
-
-
-def is_clear(report: Report) -> bool:
-    """True when nothing was found and the question was answered."""
-    return report.verdict.status is Status.OK and not ranked(report.findings)
-
-
 def series_rows(series: Series) -> tuple[list[str], list[tuple[str, ...]]]:
     """A series as a table: header and rows."""
     if series.kind == "heat":

@@ -38,6 +38,7 @@ MAX_SUMMARY_ROWS = 4
 # More findings than this never fit; they are counted without being laid out.
 MAX_CANDIDATES = 12
 _NEVER = 10_000
+_FOOTER_CELLS = 80
 
 
 # Sections in the order of reading.
@@ -96,7 +97,7 @@ def _blocks(report: Report, width: int) -> Iterator[_Block]:
             section=_SKIPS,
             lines=lines,
             priority=(24 if _is_unknown(report) else 58) + index,
-            kind="missing evidence",
+            kind="gap in evidence",
         )
     for index, table in enumerate(report.tables):
         yield _Block(
@@ -224,21 +225,24 @@ def _footer(report: Report, blocks: Sequence[_Block]) -> list[Line]:
             counts[kind] = count
     if not counts:
         return []
-    hidden = ", ".join(f"{count} {_plural(kind, count)}" for kind, count in counts.items())
-    if len(hidden) > 58:
-        hidden = (
-            ", ".join(f"{count} {_plural(kind, count)}" for kind, count in [*counts.items()][:2])
-            + " and more"
-        )
-    return [BLANK, (Span(f"hidden: {hidden}; see -v or -o report.html", "dim"),)]
+    told = [f"{count} {_plural(kind, count)}" for kind, count in counts.items()]
+    # One row: what does not fit is not spelt out.
+    while len(line := _hidden_line(told, len(told) < len(counts))) > _FOOTER_CELLS and len(told) > 1:
+        told.pop()
+    return [BLANK, (Span(line, "dim"),)]
+
+
+def _hidden_line(told: Sequence[str], is_cut: bool) -> str:
+    more = " and more" if is_cut else ""
+    return f"hidden: {', '.join(told)}{more}; see -v or -o report.html"
 
 
 def _plural(kind: str, count: int) -> str:
-    if count == 1 or kind == "missing evidence":
+    if count == 1:
         return kind
     return (
-        kind.replace("line of", "lines of").replace("reason for", "reasons for")
-        if " of " in kind or " for " in kind
+        kind.replace("line of", "lines of").replace("reason for", "reasons for").replace("gap in", "gaps in")
+        if " of " in kind or " for " in kind or " in " in kind
         else f"{kind}s"
     )
 
