@@ -1,7 +1,7 @@
 """Text from evidence, made harmless: invisible characters shown, Markdown defused.
 
-HTML is escaped by jinja2 (autoescape), JSON by its encoder; the terminal renderer reads no markup of Rich. Nothing that comes out of here becomes a link, a
-mention, a heading or a colour.
+HTML is escaped by jinja2 (autoescape), JSON by its encoder; the terminal renderer reads no markup of Rich.
+Nothing that comes out of here becomes a link, a mention, a heading or a colour.
 """
 
 from __future__ import annotations
