@@ -253,3 +253,22 @@ def test_no_known_host_survives_in_its_own_field(report: Report) -> None:
     kept = {"localhost", "unknown", "-", "", "::1", "::"}
     for host in told.subject.hosts:
         assert is_pseudonym(host) or host.lower() in kept or not host.strip()
+
+
+def test_our_own_words_are_not_taken_for_hosts() -> None:
+    """ "host: …" stands in prose and in classes; ids must stay what a reader looks up."""
+    lines = redacted_lines(
+        "cause host:nofile, of each host: every CPU",
+        "host clock of this host: unset",
+        hosts=("vm",),
+    )
+    assert lines == [
+        "cause host:nofile, of each host: every CPU",
+        "host clock of this host: unset",
+    ]
+
+
+def test_a_host_of_two_letters_is_replaced() -> None:
+    assert redacted_lines("vm. torch raises on vm", hosts=("vm",)) == [
+        f"{redacted_host('vm', KEY)}. torch raises on {redacted_host('vm', KEY)}"
+    ]
