@@ -32,6 +32,8 @@ from tempfile import TemporaryDirectory
 from types import ModuleType, TracebackType
 from typing import Any
 
+import psutil
+
 # After this long without an answer the pool itself is taken for dead.
 _ANSWER_GRACE_S = 120.0
 
@@ -132,13 +134,18 @@ class ForkPool:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._process.stdin is not None
+        ranks = psutil.Process(self._process.pid).children(recursive=True)
         self._process.stdin.close()
         try:
-            self._process.wait(timeout=10)
+            self._process.wait(timeout=60)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
         self._answers.cleanup()
+        _, alive = psutil.wait_procs(ranks, timeout=10)
+        for rank in alive:
+            rank.kill()
+        assert not alive, "ranks were left behind"
 
 
 # --- inside the warm process ---

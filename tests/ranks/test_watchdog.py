@@ -22,12 +22,6 @@ WORLD_SIZE = 5
 LIMIT_S = DEADLINE_S + scaled(20)
 
 
-@pytest.fixture(scope="module")
-def pool() -> Iterator[ForkPool]:
-    with ForkPool(torch=True, scenarios=SCENARIOS) as warm:
-        yield warm
-
-
 CULPRITS: dict[str, tuple[dict[int, str], list[int], list[int]]] = {
     "a sleeping rank": ({3: "sleep"}, [3], []),
     "a stopped rank": ({3: "stop"}, [3], [3]),
@@ -41,23 +35,33 @@ CULPRITS: dict[str, tuple[dict[int, str], list[int], list[int]]] = {
 """What each rank does, who is then missing, who is frozen."""
 
 
+RUNS: dict[str, dict[str, Any]] = {
+    **{name: {"faults": faults} for name, (faults, _, _) in CULPRITS.items()},
+    "clean": {"faults": {}},
+    "slow": {"faults": {1: "slow"}},
+    "store frozen": {"faults": {3: "sleep"}, "stop_store_after_s": DEADLINE_S / 2},
+    "terminated": {"faults": {0: "exit"}, "deadline_s": 60.0, "terminate_after_s": scaled(0.5)},
+}
+
+
 class Watched:
     """One run: started, and looked at when it has ended."""
 
-    def __init__(self, pool: ForkPool, folder: Path, faults: dict[int, str], **options: Any) -> None:
+    def __init__(self, pool: ForkPool, folder: Path, *, faults: dict[int, str], **options: Any) -> None:
         self._folder = folder
-        folder.mkdir(exist_ok=True)
+        folder.mkdir()
         self._run = pool.start(
             "measure",
             world_size=WORLD_SIZE,
             args={
                 "folder": str(folder),
-                "deadline_s": DEADLINE_S,
+                "deadline_s": options.get("deadline_s", DEADLINE_S),
                 "faults": {str(rank): do for rank, do in faults.items()},
+                "terminate_after_s": options.get("terminate_after_s"),
             },
             limit_s=LIMIT_S,
             store=True,
-            **options,
+            stop_store_after_s=options.get("stop_store_after_s"),
         )
 
     def end(self) -> tuple[list[Outcome], list[dict[str, Any]]]:
@@ -65,35 +69,25 @@ class Watched:
         return outcomes, [json.loads(path.read_text()) for path in sorted(self._folder.glob("stall.*"))]
 
 
-def run(
-    pool: ForkPool, folder: Path, faults: dict[int, str], **options: Any
-) -> tuple[list[Outcome], list[dict[str, Any]]]:
-    return Watched(pool, folder, faults, **options).end()
-
-
 @pytest.fixture(scope="module")
-def culprits(pool: ForkPool, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Watched]:
-    """All runs with a fault, started together: what they do is wait."""
-    folder = tmp_path_factory.mktemp("culprits")
-    return {name: Watched(pool, folder / name, faults) for name, (faults, _, _) in CULPRITS.items()}
-
-
-def test_a_clean_run_writes_no_partial_report(pool: ForkPool, tmp_path: Path) -> None:
-    outcomes, stalls = run(pool, tmp_path, {})
-    assert [outcome.value for outcome in outcomes] == ["complete"] * WORLD_SIZE
-    assert stalls == []
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Watched]]:
+    """All runs, started together: what they do is wait."""
+    folder = tmp_path_factory.mktemp("watched")
+    with ForkPool(torch=True, scenarios=SCENARIOS) as pool:
+        yield {name: Watched(pool, folder / name.replace(" ", "-"), **plan) for name, plan in RUNS.items()}
 
 
 @pytest.mark.parametrize("name", CULPRITS)
-def test_a_run_ends_with_one_report_that_names_the_culprit(culprits: dict[str, Watched], name: str) -> None:
+def test_a_run_ends_with_one_report_that_names_the_culprit(runs: dict[str, Watched], name: str) -> None:
     faults, missing, frozen = CULPRITS[name]
-    outcomes, stalls = culprits[name].end()
+    outcomes, stalls = runs[name].end()
     assert len(stalls) == 1
     (stall,) = stalls
     assert stall["phase"] == "all_reduce/1"
     assert (stall["missing"], stall["frozen"]) == (missing, frozen)
     assert stall["reporter"] not in faults
     assert "no progress" in stall["reason"]
+    assert not stall["terminated"]
     for rank in missing:
         assert stall["hosts"][str(rank)] == "host-a"
         assert stall["last_phases"][str(rank)] == "all_reduce/0"
@@ -104,14 +98,26 @@ def test_a_run_ends_with_one_report_that_names_the_culprit(culprits: dict[str, W
         assert outcome.exit_code == expected, outcome
 
 
-def test_a_slow_rank_is_not_accused(pool: ForkPool, tmp_path: Path) -> None:
-    outcomes, stalls = run(pool, tmp_path, {1: "slow"})
+@pytest.mark.parametrize("name", ["clean", "slow"])
+def test_a_run_that_completes_writes_no_partial_report(runs: dict[str, Watched], name: str) -> None:
+    outcomes, stalls = runs[name].end()
     assert [outcome.value for outcome in outcomes] == ["complete"] * WORLD_SIZE
     assert stalls == []
 
 
-def test_when_the_store_freezes_every_rank_speaks_for_itself(pool: ForkPool, tmp_path: Path) -> None:
-    outcomes, stalls = run(pool, tmp_path, {3: "sleep"}, stop_store_after_s=DEADLINE_S / 2)
+def test_when_the_launcher_ends_the_job_the_report_comes_at_once(runs: dict[str, Watched]) -> None:
+    """Rank 0 has died; main threads sit in a collective or sleep, and the deadline is a minute away."""
+    outcomes, stalls = runs["terminated"].end()
+    (stall,) = stalls
+    assert stall["terminated"]
+    assert (stall["missing"], stall["frozen"]) == ([0], [0])
+    assert stall["lives"]["0"] == "exited"
+    assert [outcome.exit_code for outcome in outcomes] == [9, 3, 3, 3, 3]
+    assert max(outcome.seconds for outcome in outcomes) < LIMIT_S
+
+
+def test_when_the_store_freezes_every_rank_speaks_for_itself(runs: dict[str, Watched]) -> None:
+    outcomes, stalls = runs["store frozen"].end()
     assert len(stalls) == WORLD_SIZE
     assert all("no answer" in stall["store_lost"] for stall in stalls)
     assert [outcome.exit_code for outcome in outcomes] == [3] * WORLD_SIZE

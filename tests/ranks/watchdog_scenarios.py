@@ -6,6 +6,7 @@ import datetime
 import json
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,18 @@ from distdoctor.ranks.watchdog import Stall, Watchdog
 LONG = datetime.timedelta(seconds=60)
 
 
-def measure(rank: int, world_size: int, folder: str, deadline_s: float, faults: dict[str, str]) -> str:
-    """`faults` maps a rank to what it does at the second phase: sleep, stop, exit, freeze inside."""
+def measure(
+    rank: int,
+    world_size: int,
+    folder: str,
+    deadline_s: float,
+    faults: dict[str, str],
+    terminate_after_s: float | None = None,
+) -> str:
+    """`faults` maps a rank to what it does at the second phase: sleep, stop, exit, freeze inside.
+
+    After `terminate_after_s` every living rank gets SIGTERM, as from torchrun when a rank has died.
+    """
     fault = faults.get(str(rank), "")
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     store = dist.TCPStore(address, port, is_master=False, timeout=LONG)
@@ -40,6 +51,8 @@ def measure(rank: int, world_size: int, folder: str, deadline_s: float, faults: 
     )
     dist.init_process_group("gloo", rank=rank, world_size=world_size, timeout=LONG)
     watchdog.start()
+    if terminate_after_s is not None:
+        threading.Timer(terminate_after_s, os.kill, (os.getpid(), signal.SIGTERM)).start()
     for index in range(3):
         if index == 1:
             misbehave(fault)
