@@ -37,6 +37,9 @@ _MASTER_PORT = "29500"
 
 _POLL_S = 0.05
 
+# Before an interpreter has started and listens, SIGTERM would end it without a word. Our own threshold.
+_MIN_LIFE_S = 2.0
+
 # After the report is out the other ranks end within a second or two. Our own threshold.
 _AFTER_REPORT_S = 10.0
 
@@ -99,6 +102,7 @@ class _Launched:
         self._status = status
         self._patience_s = patience_s
         self._ending: Deadline | None = None
+        self._listening = Deadline.after(_MIN_LIFE_S)
 
     def wait(self, deadline_s: float | None) -> None:
         """Return when all have ended, or have had their time."""
@@ -109,7 +113,9 @@ class _Launched:
             if self._ending is None:
                 if self._status.exists():
                     self._ending = Deadline.after(_AFTER_REPORT_S)
-                elif self._somebody_failed() or (limit is not None and limit.expired):
+                elif self._listening.expired and (
+                    self._somebody_failed() or (limit is not None and limit.expired)
+                ):
                     # As torchrun does: the others are told, report what came, and end.
                     self.forward(signal.SIGTERM)
             time.sleep(_POLL_S)
@@ -146,6 +152,9 @@ class _Launched:
             return told
         if self._interrupted:
             return ExitCode.INTERRUPTED
+        if any(process.returncode == ExitCode.USAGE for process in self._processes):
+            # All ranks got the same words; rank 0 may have been told to end before it could say so.
+            return ExitCode.USAGE
         first = self._processes[0].returncode
         failed = any(process.returncode for process in self._processes)
         if first == 0:
