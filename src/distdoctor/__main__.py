@@ -13,12 +13,16 @@ from distdoctor.errors import DistdoctorError
 from distdoctor.exit_codes import ExitCode
 
 
+# Set by launchers that end all ranks when one has failed: torchrun, and our own `--launch`.
+_ENDS_ALL_RANKS = ("TORCHELASTIC_RUN_ID", "DISTDOCTOR_LAUNCH_ID")
+
+
 def main() -> None:
     """Run the command line and exit."""
     argv = sys.argv[1:]
     _open_closed_streams()
-    if "TORCHELASTIC_RUN_ID" in os.environ and argv[:1] == ["env"]:
-        # A rank that dies at once makes torchrun end the others before they have imported anything; the
+    if argv[:1] == ["env"] and not os.environ.keys().isdisjoint(_ENDS_ALL_RANKS):
+        # A rank that dies at once makes its launcher end the others before they have imported anything; the
         # report must still come out. `run_as_rank` takes over, and torchrun waits 30 s before it kills.
         signal.signal(signal.SIGTERM, _note_termination)
     from distdoctor.cli.speaking import keep_still_unless_reporter

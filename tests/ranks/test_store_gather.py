@@ -19,89 +19,105 @@ SCENARIOS = Path(__file__).with_name("store_scenarios.py")
 DEADLINE_S = scaled(1.5)
 
 
+PLANS: dict[str, dict[str, Any]] = {
+    "all": {"world_size": 8, "num_hosts": 2},
+    # Random digits halve under compression: 3 x 6 MB on the other host make more than 8 MiB.
+    "large": {"world_size": 6, "num_hosts": 2, "filler": 6_000_000},
+    "one missing": {"world_size": 4, "num_hosts": 2, "faults": {"3": "never"}, "deadline_s": DEADLINE_S},
+    "host missing": {
+        "world_size": 4,
+        "num_hosts": 2,
+        "faults": {"2": "never", "3": "never"},
+        "node_list": ["host-a", "host-b"],
+        "deadline_s": DEADLINE_S,
+    },
+    "garbage": {
+        "world_size": 4,
+        "num_hosts": 4,
+        "faults": {"1": "send garbage", "2": "promise what is not there"},
+        "deadline_s": DEADLINE_S,
+    },
+    "store frozen": {
+        "world_size": 2,
+        "num_hosts": 2,
+        "faults": {"1": "never"},
+        "deadline_s": scaled(20),
+        "stop_store_after_s": scaled(1.0),
+    },
+}
+
+
+class GatherRun:
+    """One launch, under way."""
+
+    def __init__(self, pool: ForkPool, folder: Path, plan: dict[str, Any]) -> None:
+        folder.mkdir()
+        self.folder = folder
+        self._world_size: int = plan["world_size"]
+        args = {
+            name: value for name, value in plan.items() if name not in ("world_size", "stop_store_after_s")
+        }
+        self._run = pool.start(
+            "gather",
+            world_size=self._world_size,
+            args={"folder": str(folder), "deadline_s": 30, **args},
+            limit_s=scaled(40),
+            store=True,
+            stop_store_after_s=plan.get("stop_store_after_s"),
+        )
+
+    def result(self) -> dict[str, Any]:
+        """What rank 0 got."""
+        outcomes = self._run.outcomes()
+        assert [outcome.ending for outcome in outcomes] == ["returned"] * self._world_size, outcomes
+        found: dict[str, Any] = outcomes[0].value
+        return found
+
+
 @pytest.fixture(scope="module")
-def pool() -> Iterator[ForkPool]:
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, GatherRun]]:
+    """All launches, started together: most of what they do is wait."""
     pytest.importorskip("torch")
-    with ForkPool(torch=True, scenarios=SCENARIOS) as warm:
-        yield warm
+    folder = tmp_path_factory.mktemp("store")
+    with ForkPool(torch=True, scenarios=SCENARIOS) as pool:
+        yield {name: GatherRun(pool, folder / name.replace(" ", "-"), plan) for name, plan in PLANS.items()}
 
 
-def gather(pool: ForkPool, folder: Path, *, world_size: int, **options: Any) -> dict[str, Any]:
-    """What rank 0 got; nothing may be left in the hosts' temporary folders when all came."""
-    stop_store_after_s = options.pop("stop_store_after_s", None)
-    options.setdefault("deadline_s", 30)
-    outcomes = pool.run(
-        "gather",
-        world_size=world_size,
-        args={"folder": str(folder), **options},
-        limit_s=scaled(40),
-        store=True,
-        stop_store_after_s=stop_store_after_s,
-    )
-    assert [outcome.ending for outcome in outcomes] == ["returned"] * world_size, outcomes
-    found: dict[str, Any] = outcomes[0].value
-    return found
-
-
-def test_one_bundle_per_host_brings_all_ranks(pool: ForkPool, tmp_path: Path) -> None:
-    found = gather(pool, tmp_path, world_size=8, num_hosts=2)
+def test_one_bundle_per_host_brings_all_ranks(runs: dict[str, GatherRun]) -> None:
+    found = runs["all"].result()
     assert found["complete"]
     assert found["ranks"] == list(range(8))
     assert found["hosts"] == ["host-a", "host-b"]
-    assert [list(host.iterdir()) for host in tmp_path.iterdir()] == [[], []]
+    assert [list(host.iterdir()) for host in runs["all"].folder.iterdir()] == [[], []]
 
 
-def test_a_bundle_larger_than_one_value_travels_in_parts(pool: ForkPool, tmp_path: Path) -> None:
-    """Random digits halve under compression: 3 x 6 MB on the other host make more than 8 MiB."""
-    found = gather(pool, tmp_path, world_size=6, num_hosts=2, filler=6_000_000)
+def test_a_bundle_larger_than_one_value_travels_in_parts(runs: dict[str, GatherRun]) -> None:
+    found = runs["large"].result()
     assert found["complete"]
     assert found["num_bytes"] > 36_000_000
 
 
-def test_a_rank_without_a_result_is_named(pool: ForkPool, tmp_path: Path) -> None:
-    found = gather(pool, tmp_path, world_size=4, num_hosts=2, faults={"3": "never"}, deadline_s=DEADLINE_S)
+def test_a_rank_without_a_result_is_named(runs: dict[str, GatherRun]) -> None:
+    found = runs["one missing"].result()
     assert found["ranks"] == [0, 1, 2]
     assert found["missing"] == {"3": "NEVER_SEEN"}
 
 
-def test_an_absent_host_is_named_from_the_node_list(pool: ForkPool, tmp_path: Path) -> None:
-    found = gather(
-        pool,
-        tmp_path,
-        world_size=4,
-        num_hosts=2,
-        faults={"2": "never", "3": "never"},
-        node_list=["host-a", "host-b"],
-        deadline_s=DEADLINE_S,
-    )
+def test_an_absent_host_is_named_from_the_node_list(runs: dict[str, GatherRun]) -> None:
+    found = runs["host missing"].result()
     assert found["missing"] == {"2": "NEVER_SEEN", "3": "NEVER_SEEN"}
     assert found["hosts_absent"] == ["host-b"]
 
 
-def test_garbage_in_the_store_harms_nobody(pool: ForkPool, tmp_path: Path) -> None:
-    found = gather(
-        pool,
-        tmp_path,
-        world_size=4,
-        num_hosts=4,
-        faults={"1": "send garbage", "2": "promise what is not there"},
-        deadline_s=DEADLINE_S,
-    )
+def test_garbage_in_the_store_harms_nobody(runs: dict[str, GatherRun]) -> None:
+    found = runs["garbage"].result()
     assert found["ranks"] == [0, 3]
     assert found["missing"] == {"1": "UNREADABLE", "2": "UNREADABLE"}
     assert found["store_lost"] is None
 
 
-def test_a_store_that_freezes_leaves_what_had_come(pool: ForkPool, tmp_path: Path) -> None:
-    found = gather(
-        pool,
-        tmp_path,
-        world_size=2,
-        num_hosts=2,
-        faults={"1": "never"},
-        deadline_s=scaled(20),
-        stop_store_after_s=scaled(1.0),
-    )
+def test_a_store_that_freezes_leaves_what_had_come(runs: dict[str, GatherRun]) -> None:
+    found = runs["store frozen"].result()
     assert found["ranks"] == [0]
     assert "no answer" in found["store_lost"]
     assert found["waited_s"] < scaled(19)
