@@ -55,6 +55,25 @@ def test_a_fault_of_one_side_comes_before_versions_and_kernels() -> None:
     assert findings[0].title == "only b: gpu 3 is lost"
 
 
+def test_one_fault_that_all_have_is_no_difference_whatever_name_or_figure_its_title_holds() -> None:
+    assert (
+        compare(
+            a=report(findings=(lost_gpu(title="gpu 3 of a is lost"),)),
+            b=report(findings=(lost_gpu(title="gpu 3 of b is lost"),)),
+        )
+        == ()
+    )
+
+
+def test_a_fault_that_is_worse_on_one_side_names_that_side() -> None:
+    (found,) = compare(
+        a=report(findings=(lost_gpu(severity=Severity.INFO),)), b=report(findings=(lost_gpu(),))
+    )
+    assert found.title == "worst on b: gpu 3 is lost"
+    assert found.severity is Severity.CRITICAL
+    assert found.evidence[-1].text == "a: less severe"
+
+
 def test_the_odd_one_of_five_is_named() -> None:
     same = {"gpus.driver_version": "570.86.15", "host.cpu_model": "EPYC"}
     reports = {name: report(same) for name in "abcde"}

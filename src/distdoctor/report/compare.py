@@ -113,23 +113,27 @@ def _fault_relevance(fingerprint: str, holders: Sequence[Holder]) -> Relevance:
 
 
 def _fault_finding(difference: Difference, holders: Sequence[Holder]) -> Finding:
-    """A finding that some have and others have not."""
-    having = [holder for holder in holders if difference.key in holder.findings]
+    """A finding that some have, or have worse than the others."""
+    with_it = [holder for holder in holders if difference.key in holder.findings]
+    worst = max((holder.findings[difference.key].severity for holder in with_it), key=list(Severity).index)
+    having = [holder for holder in with_it if holder.findings[difference.key].severity is worst]
+    milder = [holder.name for holder in with_it if holder not in having]
     without = [holder.name for holder in holders if difference.key not in holder.findings]
     first = having[0].findings[difference.key]
     who = _names([holder.name for holder in having])
     evidence = (
         Evidence(text=f"{who}: {first.title}"),
         *first.evidence[:4],
-        Evidence(text=f"{_names(without)}: not found"),
+        *([Evidence(text=f"{_names(milder)}: less severe")] if milder else ()),
+        *([Evidence(text=f"{_names(without)}: not found")] if without else ()),
     )
     return Finding(
         id=first.id,
         severity=first.severity,
         confidence=first.confidence,
-        title=f"only {who}: {first.title}"[:80],
+        title=f"{'worst on' if milder else 'only'} {who}: {first.title}"[:80],
         fingerprint=f"compare:{difference.key}",
-        evidence=evidence if without else evidence[:-1],
+        evidence=evidence,
         explanation=first.explanation,
         actions=first.actions,
         scope=Scope(
