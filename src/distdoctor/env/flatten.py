@@ -8,6 +8,7 @@ from enum import Enum
 
 from distdoctor.env.facts.all import EnvFacts
 from distdoctor.env.facts.base import Section, Unread
+from distdoctor.env.facts.network import Interface
 from distdoctor.report.model import Fact, Scalar
 
 # Lists longer than this say their length and beginning; the file that they came from has the rest.
@@ -136,6 +137,9 @@ def _list_rows(key: str, items: list[object], source: str | None) -> Iterator[Ro
 
 def _item_name(item: object, position: int) -> str:
     """What people call the item: a device's index, an interface's name, a port; else its place."""
+    if isinstance(item, Interface):
+        # Interface indexes count what was ever made on the host: number 4 is another card elsewhere.
+        return item.name
     for name in ("index", "device", "name", "node", "link", "path"):
         value = getattr(item, name, None)
         if value is not None:

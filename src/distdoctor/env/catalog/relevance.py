@@ -31,6 +31,12 @@ _RULES: tuple[tuple[str, int, Severity, str, str], ...] = (
     (r"torch\.git_version$", 70, Severity.WARNING, "versions", "the same version number, but another build"),
     (r"python\.version$", 60, Severity.WARNING, "versions",
      "another Python means another environment; libraries will differ as well"),
+    (r"python\.distributions\.nvidia-nccl-cu\d+$", 93, Severity.CRITICAL, "versions",
+     "torch loads the NCCL of this package, and NCCL versions must be equal on all ranks: initialisation fails or hangs"),
+    # torch.version tells it.
+    (r"python\.distributions\.torch$", 0, Severity.INFO, "versions", ""),
+    (r"python\.distributions\.(numpy|nvidia-ml-py|psutil|mypy.*|optree|onnx.*|flake8.*)$", 20, Severity.INFO, "versions",
+     "seldom matters by itself"),
     (r"python\.distributions\.", 40, Severity.WARNING, "versions", "library versions differ"),
     (r"gpus\.(driver_version|kernel_module_version)$", 65, Severity.WARNING, "versions",
      "works in most cases; features and bugs differ by driver, and CUDA support may"),
@@ -77,6 +83,9 @@ _RULES: tuple[tuple[str, int, Severity, str, str], ...] = (
      "a host with fewer or slower ports slows the job or cannot be reached"),
     (r"network\.num_active_rdma_ports$", 80, Severity.WARNING, "hardware",
      "a host with fewer ports slows the job or cannot be reached"),
+    # What containers and bridges add differs by nature.
+    (r"network\.interfaces\.(lo|docker|veth|cali|cni|br-|virbr|vnet|tap|flannel|cilium|lxc|tunl|ifb|dummy|vxlan)", 0,
+     Severity.INFO, "hardware", ""),
     (r"network\.interfaces\.[^.]+\.mtu$", 35, Severity.WARNING, "hardware",
      "unequal MTU stalls large transfers on some networks"),
     (r"network\.(peermem_module|peermem_registered|dmabuf_possible)$", 56, Severity.WARNING, "hardware",
@@ -138,6 +147,28 @@ _LABELS = {
     "scheduler.master_port": "MASTER_PORT",
 }
 
+# The same for keys with a name in them, which stands where `{}` is.
+_NAMED_LABELS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern), label)
+    for pattern, label in (
+        (r"python\.distributions\.(.+)$", "version of {}"),
+        (r"network\.interfaces\.([^.]+)\.mtu$", "MTU of {}"),
+        (r"network\.rdma_ports\.([^.]+)\.state$", "state of RDMA port {}"),
+        (r"network\.rdma_ports\.([^.]+)\.rate_gbit$", "rate of RDMA port {}"),
+        (r"gpus\.devices\.(\d+)\.name$", "model of GPU {}"),
+        (r"gpus\.devices\.(\d+)\.power_limit_w$", "power limit of GPU {}"),
+        (r"gpus\.devices\.(\d+)\.memory_total_bytes$", "memory of GPU {}"),
+        (r"variables\.environment\.(.+)$", "{}"),
+    )
+)
+
+
+def _label(key: str) -> str | None:
+    if key in _LABELS:
+        return _LABELS[key]
+    named = ((pattern.match(key), label) for pattern, label in _NAMED_LABELS)
+    return next((label.format(match[1]) for match, label in named if match is not None), None)
+
 
 @lru_cache(maxsize=65536)
 def env_relevance(key: str) -> Relevance | None:
@@ -145,5 +176,4 @@ def env_relevance(key: str) -> Relevance | None:
     found = next((relevance for pattern, relevance in _COMPILED if pattern.match(key)), None)
     if found is None:
         return None
-    label = _LABELS.get(key) or (key.rpartition(".")[2] if key.startswith("variables.environment.") else None)
-    return replace(found, label=label)
+    return replace(found, label=_label(key))

@@ -21,6 +21,18 @@ MAX_CLOCK_OFFSET_S = 0.1
 # More names than this are counted rather than told; the JSON facts hold them all.
 MAX_HOLDERS_SHOWN = 8
 
+# Names of facts that want an article in a sentence.
+_COMMON_NOUNS = (
+    "version of",
+    "number of",
+    "size of",
+    "limit of",
+    "model of",
+    "state of",
+    "rate of",
+    "MTU of",
+)
+
 _FAULTS = {
     "variables": Fault.CONFIG,
     "ranks": Fault.CONFIG,
@@ -139,11 +151,16 @@ def _difference_found(difference: Difference, members: Sequence[Member]) -> Foun
     if difference.has_majority:
         title = f"{_who(ranks, hosts, about_host)}: {name} differs from the others"
     else:
-        title = f"{name} differs between {'hosts' if about_host else 'ranks'}, no majority"
+        title = f"{name} differs between {'hosts' if about_host or not ranks else 'ranks'}, no majority"
     if topic == "hardware":
         advice = f"Find out why {name} differs there; leave the host out until it is known"
     else:
-        advice = f"Make {name} the same on all ranks"
+        where = "hosts" if about_host or not ranks else "ranks"
+        advice = (
+            f"Make the {name} the same on all {where}"
+            if name.startswith(_COMMON_NOUNS)
+            else f"Make {name} the same on all {where}"
+        )
     return Found(
         key=difference.key,
         title=title[:80],
@@ -158,7 +175,7 @@ def _difference_found(difference: Difference, members: Sequence[Member]) -> Foun
             Action(team=Team.JOB_OWNER if topic in ("variables", "ranks") else Team.PLATFORM, text=advice),
         ),
         scope=Scope(ranks=() if about_host else ranks, hosts=hosts),
-        cause_class="env:nccl_version_skew" if difference.key.startswith("nccl.") else None,
+        cause_class="env:nccl_version_skew" if _is_nccl_version(difference.key) else None,
         fault=_FAULTS.get(topic, Fault.HOST),
     )
 
@@ -187,6 +204,10 @@ def _who(ranks: tuple[int, ...], hosts: tuple[str, ...], about_host: bool) -> st
         where = f" ({hosts[0]})" if len(hosts) == 1 else ""
         return f"rank{'s' if len(ranks) > 1 else ''} {fold_ints(ranks)}{where}"
     return ", ".join(hosts[:3]) + (f" and {len(hosts) - 3} more" if len(hosts) > 3 else "")
+
+
+def _is_nccl_version(key: str) -> bool:
+    return key.startswith(("nccl.", "python.distributions.nvidia-nccl-"))
 
 
 def _is_host_key(key: str) -> bool:
