@@ -87,8 +87,22 @@ def test_a_word_for_a_flag_is_read_as_zero_and_not_judged_as_one() -> None:
 
 
 def test_a_size_with_a_unit_is_read_without_it() -> None:
-    found = [each for each in check_risky(facts({"NCCL_BUFFSIZE": "8M"})) if isinstance(each, Found)]
-    assert {each.key for each in found} == {"NCCL_BUFFSIZE:value", "NCCL_BUFFSIZE:risk"}
+    found = only(facts({"NCCL_BUFFSIZE": "8M"}))
+    assert found.title.startswith("NCCL_BUFFSIZE is 8 bytes")
+    assert "leading digits" in found.explanation
+
+
+def test_an_unknown_algorithm_is_told_once() -> None:
+    assert "does not know" in only(facts({"NCCL_ALGO": "Rnig"})).title
+
+
+def test_cumem_off_costs_nothing_before_hopper_and_is_vllms_own_habit() -> None:
+    assert only(facts({"NCCL_CUMEM_ENABLE": "0"})).severity is Severity.WARNING
+    a100 = (GpuDevice(index=0, name="NVIDIA A100-SXM4-80GB", nvlinks=(NvLink(link=0, active=True),)),)
+    assert only(facts({"NCCL_CUMEM_ENABLE": "0"}, gpus=a100)).severity is Severity.INFO
+    by_vllm = only(facts({"NCCL_CUMEM_ENABLE": "0", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}))
+    assert by_vllm.severity is Severity.INFO
+    assert "vLLM" in by_vllm.explanation
 
 
 @pytest.mark.parametrize(

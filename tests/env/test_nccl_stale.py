@@ -57,9 +57,12 @@ def test_a_newer_torch_than_was_read_is_not_claimed_to_work() -> None:
     assert "was not checked" in found.explanation
 
 
-def test_both_names_with_different_values_is_a_warning() -> None:
-    found = check_stale(facts(NCCL_BLOCKING_WAIT="1", TORCH_NCCL_BLOCKING_WAIT="0"))
-    assert [each.severity for each in found if isinstance(each, Found)] == [Severity.WARNING]
+def test_of_both_names_with_different_values_the_old_one_goes() -> None:
+    """The check of contradictions warns of it; the remedy here must not undo the other's."""
+    (found,) = check_stale(facts(NCCL_BLOCKING_WAIT="1", TORCH_NCCL_BLOCKING_WAIT="0"))
+    assert isinstance(found, Found)
+    assert found.severity is Severity.INFO
+    assert found.actions[0].command == "unset NCCL_BLOCKING_WAIT"
 
 
 def test_the_new_allocator_name_is_not_read_by_an_older_torch() -> None:

@@ -47,7 +47,7 @@ def check_pinned(facts: EnvFacts) -> Sequence[Outcome]:
     elif parse_version(used) != parse_version(expected):
         outcomes.append(_another(facts, used, expected, is_loaded=is_loaded))
     if used is None or parse_version(used) == parse_version(expected):
-        outcomes += _other_copies(nccl, expected)
+        outcomes += _other_copies(nccl, expected, is_installed=_image_installed_it(facts))
     word = "loaded" if is_loaded else "would be loaded (predicted)"
     return outcomes or [Passed(detail=f"NCCL {used} {word}, as torch asks for")]
 
@@ -162,8 +162,16 @@ def _replaced(nccl: NcclFacts) -> Found:
     )
 
 
-def _other_copies(nccl: NcclFacts, expected: str) -> list[Outcome]:
-    """The image's or the system's NCCL, when it is another version than torch's own."""
+def _image_installed_it(facts: EnvFacts) -> bool:
+    """True when the image says that it holds NCCL's package; all of NVIDIA's base images set NCCL_VERSION."""
+    return facts.variables is not None and "NV_LIBNCCL_PACKAGE_VERSION" in facts.variables.environment
+
+
+def _other_copies(nccl: NcclFacts, expected: str, *, is_installed: bool = False) -> list[Outcome]:
+    """The image's or the system's NCCL, when it is another version than torch's own.
+
+    NCCL_VERSION alone is an info: images that are made from NVIDIA's inherit it, with the library or without.
+    """
     want = parse_version(expected)
     evidence = [
         Evidence(
@@ -176,6 +184,7 @@ def _other_copies(nccl: NcclFacts, expected: str) -> list[Outcome]:
         for each in nccl.libraries
         if each.version and parse_version(each.version) != want and each.found_by.startswith(_SYSTEM)
     ][:8]
+    is_there = bool(evidence) or is_installed
     if nccl.image_version and parse_version(nccl.image_version) != want:
         evidence.append(
             Evidence(
@@ -192,9 +201,11 @@ def _other_copies(nccl: NcclFacts, expected: str) -> list[Outcome]:
     return [
         Found(
             key="system-copy",
-            title=f"The system has NCCL {other}; torch brings {expected}"[:80],
-            severity=Severity.WARNING,
-            confidence=Confidence.MEDIUM,
+            title=f"The {'system has' if is_there else 'image names'} NCCL {other}; torch brings {expected}"[
+                :80
+            ],
+            severity=Severity.WARNING if is_there else Severity.INFO,
+            confidence=Confidence.MEDIUM if is_there else Confidence.LOW,
             evidence=tuple(evidence),
             explanation=(
                 "torch uses its own as long as nothing puts the system's first. Programs that use the system's "

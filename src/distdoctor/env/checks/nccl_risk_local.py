@@ -23,6 +23,9 @@ MANY_RANKS = 64
 # GPUs whose NVLink domain spans hosts.
 _MULTI_NODE_NVLINK = ("GB200", "GB300")
 
+# Longer values are cut in titles.
+_LONGEST_VALUE = 40
+
 
 def _p2p_off(view: NcclView, value: str, name: str) -> Risk | None:
     if view.num_gpus is not None and view.num_gpus < 2:
@@ -78,6 +81,10 @@ def _buffsize(view: NcclView, value: str) -> Risk | None:
     )
 
 
+def _cut(value: str) -> str:
+    return value if len(value) <= _LONGEST_VALUE else value[: _LONGEST_VALUE - 1] + "…"
+
+
 def _algo(view: NcclView, value: str) -> Risk | None:
     if not value or value.strip().startswith("^"):
         return None
@@ -86,7 +93,7 @@ def _algo(view: NcclView, value: str) -> Risk | None:
     return Risk(
         severity=Severity.WARNING if hopper and lacks_nvls and view.nvlink else Severity.INFO,
         confidence=Confidence.MEDIUM,
-        title=f"NCCL_ALGO={value[:24]} forces the algorithm"[:80],
+        title=f"NCCL_ALGO={_cut(value)} forces the algorithm",
         why=(
             "NCCL cannot choose by size and topology any more; on Hopper and newer this also gives up NVLink SHARP. "
             "Since 2.24 Ring is no silent fallback: a collective that the list does not cover fails."
@@ -110,7 +117,7 @@ def _proto(view: NcclView, value: str) -> Risk | None:
     return Risk(
         severity=Severity.INFO,
         confidence=Confidence.MEDIUM,
-        title=f"NCCL_PROTO={value[:24]} forces the protocol"[:80],
+        title=f"NCCL_PROTO={_cut(value)} forces the protocol",
         why="Small messages lose latency, or large ones bandwidth. Old recipes for EFA set it.",
         source=_GUIDE,
     )
@@ -152,15 +159,26 @@ def _nvls(view: NcclView, value: str) -> Risk | None:
     )
 
 
+# vLLM's import sets this together with NCCL_CUMEM_ENABLE=0, so that both stand in every dump of its collect_env.
+_VLLM_MARK = "PYTORCH_NVML_BASED_CUDA_CHECK"
+
+
 def _cumem(view: NcclView, value: str) -> Risk | None:
     recent = at_least(view.nccl, "2.20")
     if not is_off(value) or recent is False:
         return None
+    # NVLink SHARP and multi-node NVLink came with Hopper.
+    can_use_it = view.capability is None or view.capability >= (9, 0)
+    by_vllm = _VLLM_MARK in view.settings
     return Risk(
-        severity=Severity.WARNING if recent else Severity.INFO,
+        severity=Severity.WARNING if recent and can_use_it and not by_vllm else Severity.INFO,
         confidence=Confidence.MEDIUM,
         title="NCCL_CUMEM_ENABLE=0 also switches NVLink SHARP and multi-node NVLink off",
-        why="It was a way round a deadlock of 2.19 (fixed in 2.20.3) and memory growth with CUDA graphs.",
+        why=(
+            "vLLM sets it by itself (vllm/env_override.py); a training job need not have it."
+            if by_vllm
+            else "It was a way round a deadlock of 2.19 (fixed in 2.20.3) and memory growth with CUDA graphs."
+        ),
         source="NVIDIA/nccl issues 1116 and 1234, release notes of 2.20.3",
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from distdoctor.env.checks.base import Check, Found, Outcome, Passed, missing
 from distdoctor.env.checks.nccl_risk import Risk
@@ -15,27 +16,36 @@ from distdoctor.env.facts.all import EnvFacts
 from distdoctor.env.facts.variables import Setting
 from distdoctor.report.model import Action, Fault, Severity, Team
 
+_ORDER = list(Severity)
+
 RULES = (*NETWORK_RULES, *LOCAL_RULES, *TORCH_RULES)
 
 
 def check_risky(facts: EnvFacts) -> Sequence[Outcome]:
-    """Each setting by its rule; a value that is misread is reported as that, and not judged as what it says."""
+    """Each setting by its rule; of two findings about one value the worse is told, and both explanations."""
     if facts.variables is None:
         return [missing(facts, "variables.environment")]
     view = view_of(facts)
+    wrong = {name: misread(view, setting) for name, setting in view.settings.items()}
     found: list[Outcome] = []
-    for setting in view.settings.values():
-        wrong = misread(view, setting)
-        if wrong is not None:
-            found.append(_finding(setting, wrong, "value"))
     for rule in RULES:
         for name in rule.names:
-            setting_here = view.settings.get(name)
-            if setting_here is None:
+            setting = view.settings.get(name)
+            risk = rule.judge(view, setting.value) if setting is not None else None
+            if setting is None or risk is None:
                 continue
-            risk = rule.judge(view, setting_here.value)
-            if risk is not None:
-                found.append(_finding(setting_here, risk, "risk"))
+            mistake = wrong[name]
+            if mistake is None:
+                found.append(_finding(setting, risk, "risk"))
+            elif _ORDER.index(risk.severity) >= _ORDER.index(mistake.severity):
+                # What NCCL makes of the value is the worse for a slip in writing it: one cause, one finding.
+                wrong[name] = None
+                found.append(_finding(setting, replace(risk, why=f"{mistake.why} {risk.why}"), "risk"))
+    found[:0] = [
+        _finding(view.settings[name], mistake, "value")
+        for name, mistake in wrong.items()
+        if mistake is not None
+    ]
     found += [
         _finding(view.settings[name], _unreadable(name, error), "path")
         for name, error in facts.variables.path_errors.items()

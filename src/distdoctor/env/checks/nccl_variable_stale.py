@@ -110,7 +110,8 @@ def _renamed(view: NcclView, setting: Setting, variable: TorchVariable) -> Outco
     return Found(
         key=setting.name,
         title=f"{setting.name} is an old name of {variable.name}"[:80],
-        severity=Severity.WARNING if clash else Severity.INFO,
+        # Where the two differ, the check of contradictions warns.
+        severity=Severity.INFO,
         confidence=Confidence.HIGH if view.torch_text else Confidence.MEDIUM,
         evidence=(
             setting_evidence(
@@ -127,8 +128,9 @@ def _renamed(view: NcclView, setting: Setting, variable: TorchVariable) -> Outco
         actions=(
             Action(
                 team=Team.JOB_OWNER,
-                text="Use the new name",
-                command=f"unset {setting.name}; export {variable.name}={_plain(setting.value)}",
+                text="Remove the old name" if clash else "Use the new name",
+                command=f"unset {setting.name}"
+                + ("" if clash else f"; export {variable.name}={_plain(setting.value)}"),
             ),
         ),
         cause_class="config:variable_stale",
