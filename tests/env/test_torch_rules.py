@@ -216,7 +216,7 @@ OLD_LIST = ("sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90")
             Passed,
             None,
         ),
-        (EnvFacts(torch=torch("2.6.0+cu126", "12.6"), gpus=gpus("NVIDIA B200")), Found, Confidence.LOW),
+        (EnvFacts(torch=torch("2.6.0+cu126", "12.6"), gpus=gpus("NVIDIA B200")), Found, Confidence.MEDIUM),
         (
             EnvFacts(torch=torch("2.9.1+cu130", "13.0"), gpus=gpus("Tesla V100-SXM2-32GB")),
             Found,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from distdoctor.env.catalog.drivers import generation_toolkit
+from distdoctor.env.catalog.drivers import driver_floor, generation_toolkit
 from distdoctor.env.catalog.gpu_models import capability_of_model
 from distdoctor.env.catalog.torch_wheels import wheel_archs
 from distdoctor.env.checks.base import Check, Found, NotApplicable, Outcome, Passed, missing
@@ -69,7 +69,7 @@ def check_torch_arch(facts: EnvFacts) -> Sequence[Outcome]:
     if not lacking:
         names = ", ".join(sorted({f"{major}.{minor}" for _, (major, minor) in gpus}))
         return [Passed(detail=f"torch holds code for compute capability {names} ({archs.source})")]
-    return [_no_code(archs, lacking)]
+    return [_no_code(facts, archs, lacking, build.cuda)]
 
 
 def arch_list(facts: EnvFacts, build: TorchBuild) -> ArchList | None:
@@ -138,11 +138,23 @@ def _by_toolkit(
                 expected_source=need.source,
                 source=build.source,
             )
-            return [_found([(device, capability)], (evidence,), Confidence.MEDIUM)]
+            return [
+                _found([(device, capability)], (evidence,), Confidence.MEDIUM, _wheel_tag(facts, capability))
+            ]
     return [missing(facts, "torch_probe.arch_list", what="architectures that torch was compiled for")]
 
 
-def _no_code(archs: ArchList, lacking: list[tuple[GpuDevice, Capability]]) -> Found:
+def _wheel_tag(facts: EnvFacts, capability: Capability) -> str:
+    """The wheel index to name: CUDA 13 only where the driver can run it."""
+    if capability < (7, 5):
+        return "cu126"
+    driver, floor = facts.gpus.driver_version if facts.gpus is not None else None, driver_floor("13.0")
+    return "cu128" if floor is None or below(driver, floor.version) is not False else "cu130"
+
+
+def _no_code(
+    facts: EnvFacts, archs: ArchList, lacking: list[tuple[GpuDevice, Capability]], cuda: str
+) -> Found:
     wanted = sorted({_dotted(capability) for _, capability in lacking})
     evidence = Evidence(
         text=f"torch holds {' '.join(archs.archs)}; the GPUs need {', '.join(wanted)}",
@@ -150,11 +162,18 @@ def _no_code(archs: ArchList, lacking: list[tuple[GpuDevice, Capability]]) -> Fo
         expected_source="compute capability of the GPUs; CUDA C++ Programming Guide, binary compatibility",
         source=archs.source,
     )
-    return _found(lacking, (evidence,), archs.confidence)
+    need = generation_toolkit(lacking[0][1])
+    # Whatever the list is worth: a toolkit that came before the GPU cannot have made code for it.
+    older = need is not None and below(cuda, need.version) is True
+    confidence = Confidence.MEDIUM if older and archs.confidence is Confidence.LOW else archs.confidence
+    return _found(lacking, (evidence,), confidence, _wheel_tag(facts, lacking[0][1]))
 
 
 def _found(
-    lacking: list[tuple[GpuDevice, Capability]], evidence: tuple[Evidence, ...], confidence: Confidence
+    lacking: list[tuple[GpuDevice, Capability]],
+    evidence: tuple[Evidence, ...],
+    confidence: Confidence,
+    wheel_tag: str,
 ) -> Found:
     device, capability = lacking[0]
     need = generation_toolkit(capability)
@@ -175,7 +194,7 @@ def _found(
             Action(
                 team=Team.JOB_OWNER,
                 text=f"{remedy}, from PyTorch's own wheel index",
-                command=f"python -m pip install --force-reinstall torch --index-url WHEEL_INDEX/{'cu126' if is_old else 'cu130'}",
+                command=f"python -m pip install --force-reinstall torch --index-url WHEEL_INDEX/{wheel_tag}",
             ),
         ),
         scope=Scope(gpus=tuple(gpu_ref(each) for each, _ in lacking)),
