@@ -48,6 +48,22 @@ _HIDDEN = Unread(
     how="run `distdoctor checkup` on the host",
 )
 
+# nvmlReturn_t of nvml.h.
+_STATUS_WORDS = {
+    3: "not supported",
+    10: "timeout",
+    16: "GPU requires reset",
+    23: "insufficient resources",
+    27: "not ready",
+}
+
+# No fabric manager runs on a compute tray: it is the rack's, in the switch trays.
+ASK_THE_RACK = Action(
+    team=Team.PLATFORM,
+    text="Look at the fabric manager in the rack's NVLink switch trays, and at this host's partition and IMEX",
+    command="nvidia-smi -q | grep -A12 '^    Fabric'; nvidia-imex-ctl -N",
+)
+
 RESTART = Action(
     team=Team.PLATFORM,
     text="With no job on the host, restart the fabric manager; its version must be the driver's",
@@ -219,7 +235,7 @@ def _waiting(facts: EnvFacts, devices: list[GpuDevice]) -> Found:
             "provider's, has registered them."
         ),
         actions=(
-            RESTART,
+            _first_action(devices),
             Action(
                 team=Team.PLATFORM,
                 text="In a virtual machine the host's fabric manager is in charge: give its owner this report",
@@ -231,6 +247,10 @@ def _waiting(facts: EnvFacts, devices: list[GpuDevice]) -> Found:
     )
 
 
+def _first_action(devices: Sequence[GpuDevice]) -> Action:
+    return ASK_THE_RACK if any(_RACK_SCALE.search(each.name or "") for each in devices) else RESTART
+
+
 def _failed(devices: list[GpuDevice]) -> Found:
     status = devices[0].fabric_status
     return Found(
@@ -239,7 +259,7 @@ def _failed(devices: list[GpuDevice]) -> Found:
         severity=Severity.CRITICAL,
         evidence=(
             Evidence(
-                text=f"fabric status: NVML error {status}",
+                text=f"fabric status: {_STATUS_WORDS.get(status or 0, f'NVML error {status}')}",
                 value=status,
                 expected="0 (success)",
                 expected_source="nvml.h, nvmlGpuFabricInfo_t",
@@ -247,7 +267,7 @@ def _failed(devices: list[GpuDevice]) -> Found:
             ),
         ),
         explanation="These GPUs cannot reach the others over NVLink.",
-        actions=(RESTART,),
+        actions=(_first_action(devices),),
         scope=scope_of(*devices),
         cause_class=CAUSE,
         fault=Fault.HOST,

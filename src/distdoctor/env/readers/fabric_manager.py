@@ -12,6 +12,12 @@ _FAILED = re.compile(
     r"nvidia-fabricmanager\.service: (?:Control process exited|Main process exited|Failed with result|start request "
     r"repeated)[^\n]*"
 )
+# The unit's and the daemon's word that it is done.
+_STARTED = re.compile(
+    r"systemd\[\d+\]: Started (?:nvidia-fabricmanager\.service|[^\n]*NVIDIA fabric ?manager service)|"
+    r"Successfully configured all the available (?:GPUs and )?NVSwitches",
+    re.IGNORECASE,
+)
 _ERROR = re.compile(
     r"(?:nv-fabricmanager|fabricmanager)(?:\[\d+\])?: (?P<text>[^\n]*?(?:fail|error|NV_[A-Z_]+|abort|n[o']t match)[^\n]*)",
     re.IGNORECASE,
@@ -51,6 +57,8 @@ def _state(text: str) -> str | None:
     active = _ACTIVE.search(after[:4000])
     if active:
         return active["state"]
-    if _FAILED.search(text):
-        return "failed"
+    failed = [match.start() for match in _FAILED.finditer(text)]
+    started = [match.start() for match in _STARTED.finditer(text)]
+    if failed or started:
+        return "active" if max(started, default=-1) > max(failed, default=-1) else "failed"
     return "not installed" if _MISSING.search(after[:400]) else None

@@ -36,8 +36,16 @@ _RECOVERY = {
 
 _FABRIC_STATE = {"not supported": 0, "not started": 1, "in progress": 2, "completed": 3}
 
-# NVML_ERROR_UNKNOWN: a fabric status that is printed in words, other than Success.
+# nvmlReturn_t of nvml.h, as nvmlErrorString() words them; any other failure is NVML_ERROR_UNKNOWN.
+_FABRIC_STATUS = {
+    "success": 0, "uninitialized": 1, "invalid argument": 2, "insufficient permissions": 4, "not found": 6,
+    "timeout": 10, "gpu is lost": 15, "gpu requires reset": 16, "in use by another client": 19,
+    "insufficient memory": 20, "no data": 21, "insufficient resources": 23, "not ready": 27,
+}  # fmt: skip
 _UNKNOWN_STATUS = 999
+
+# NVML_GPU_FABRIC_HEALTH_SUMMARY_*.
+_FABRIC_HEALTH = {"not supported": 0, "healthy": 1, "unhealthy": 2, "limited capacity": 3}
 
 _COMPUTE_MODES = {
     "default": "default", "exclusive_process": "exclusive_process", "exclusive process": "exclusive_process",
@@ -93,9 +101,11 @@ def _fabric_state(value: str) -> int | None:
 
 def _fabric_status(value: str) -> int | None:
     word = value.strip().lower()
-    if word == "success":
-        return 0
-    return None if word in ("n/a", "", "not supported") else _UNKNOWN_STATUS
+    return None if word in ("n/a", "", "not supported") else _FABRIC_STATUS.get(word, _UNKNOWN_STATUS)
+
+
+def _fabric_health(value: str) -> int | None:
+    return _FABRIC_HEALTH.get(value.strip().lower())
 
 
 def _capability(value: str) -> tuple[int, int] | None:
@@ -163,6 +173,7 @@ FIELDS = {
     "fabric/state": "fabric_state",
     "fabric/status": "fabric_status",
     "fabric/cliqueid": "fabric_clique",
+    "health/summary": "fabric_health",
     # `--query-gpu` names
     "index": "index",
     "gpu_name": "name",
@@ -209,6 +220,7 @@ FIELDS = {
     "gpu_recovery_action": "recovery_action",
     "fabric.state": "fabric_state",
     "fabric.status": "fabric_status",
+    "fabric.health.summary": "fabric_health",
     "retired_pages.pending": "retired_pages_pending",
     "retired_pages.sbe": "_retired_single",
     "retired_pages.single_bit_ecc.count": "_retired_single",
@@ -242,6 +254,7 @@ def _converters() -> dict[str, Converter]:
     found["recovery_action"] = _recovery
     found["fabric_state"] = _fabric_state
     found["fabric_status"] = _fabric_status
+    found["fabric_health"] = _fabric_health
     found["compute_capability"] = _capability
     found["compute_mode"] = _compute_mode
     return found
