@@ -47,7 +47,7 @@ def _found(facts: EnvFacts, events: list[KernelEvent], *, is_history: bool) -> F
         severity=severity,
         evidence=(
             *(line_evidence(facts, event, value=event.pid) for event in shown[:3]),
-            Evidence(text=f"{number} kills in the log", value=number),
+            Evidence(text=f"{number} kill{'s' if number != 1 else ''} in the log", value=number),
         ),
         explanation=(
             "When host memory (not GPU memory) runs out, the kernel ends a process with SIGKILL. The job then "

@@ -55,7 +55,8 @@ def fault_of(row: Xid) -> Fault:
 
 def actions_for(row: Xid, code: int | None, recovery: str | None, gpu: GpuRef) -> tuple[Action, ...]:
     """What to do, the driver's own wish first."""
-    which = gpu.uuid or gpu.pci
+    # nvidia-smi wants the function, which a line of the kernel leaves out.
+    which = gpu.uuid or (gpu.pci if gpu.pci is None or "." in gpu.pci else f"{gpu.pci}.0")
     target = f" -i {shlex.quote(which)}" if which else ""
     actions: list[Action] = []
     if recovery is not None:

@@ -72,7 +72,9 @@ def _bad_name(facts: EnvFacts, network: NetworkFacts, title: str, what: str) -> 
                 command="getent ahosts $(hostname)",
             ),
             Action(
-                team=Team.JOB_OWNER, text="Or name the interface", command="export GLOO_SOCKET_IFNAME=eth0"
+                team=Team.JOB_OWNER,
+                text="Until the name resolves, name the interface for Gloo",
+                command="export GLOO_SOCKET_IFNAME=eth0",
             ),
         ),
         fault=Fault.HOST,

@@ -290,7 +290,8 @@ def _below(facts: EnvFacts, port: RdmaPort, usual: float | None, source: str) ->
 def _unused(facts: EnvFacts, ports: Sequence[RdmaPort], active: Sequence[RdmaPort]) -> Found:
     return Found(
         key=_key("unused", ports),
-        title=f"{len(ports)} RDMA ports are not in use, {len(active)} are ACTIVE"[:80],
+        title=("1 RDMA port is" if len(ports) == 1 else f"{len(ports)} RDMA ports are")
+        + f" not in use, {len(active)} {'is' if len(active) == 1 else 'are'} ACTIVE",
         severity=Severity.INFO,
         confidence=Confidence.MEDIUM,
         evidence=tuple(_evidence(port, "ACTIVE if it is meant to carry a job", GUIDE) for port in ports[:16]),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 from distdoctor.env.collect.bounded_child import run_bounded
@@ -28,6 +30,9 @@ json.dump({"distdoctor": 1, "executable": sys.executable, "version": "%d.%d.%d" 
            "prefix": sys.prefix, "base_prefix": getattr(sys, "base_prefix", sys.prefix),
            "search_path": [here(entry) for entry in sys.path]}, sys.stdout)
 """
+
+# Shells and launchers in a job's process tree are no interpreters; what they say about our question helps nobody.
+_PYTHON_NAME = re.compile(r"(?:python|pypy)[\d.tw]*(?:\.exe)?$", re.IGNORECASE)
 
 _HOW = "give the job's interpreter: --python /path/to/bin/python"
 
@@ -73,6 +78,8 @@ def _run(executable: str, environ: Mapping[str, str], timeout_s: float) -> str:
             f"{executable} did not answer in {timeout_s:g} s",
             f"timeout 30 {shlex.quote(executable)} -c pass",
         )
+    if end.returncode != 0 and _PYTHON_NAME.match(PurePath(executable).name) is None:
+        raise UnreadError(SkipCause.FAILED, f"{executable} is no Python", _HOW)
     if end.returncode != 0:
         last = [line for line in end.stderr.strip().splitlines()[-1:] if "import json" not in line]
         said = f": {last[0][:200]}" if last else ""
