@@ -62,7 +62,9 @@ _ENV_LINES = re.compile(
     r"^\s*No devices were found|Infiniband device '|^\s*CA '[\w.-]+'|^\s*hca_id:|==> \S+ \((?:Up|Down)\)|"
     r"^\s*\d+: [\w.@-]+: <[A-Z,_]+>|NVRM: |SXid \(|fallen off the bus|[Oo]ut of memory: Kill|oom-kill:constraint|"
     r"mlx5_core [0-9a-f:.]+|nv-fabricmanager|nvidia-fabricmanager|^\s*(?:export )?NCCL_[A-Z_]+=|"
-    r"\[\s*\d+\.\d{6}\] |^\d+,\d+,\d+,[-c+][^;]*;|kernel: |utilization\.gpu|pcie\.link\.|No module named 'torch'",
+    r"\[\s*\d+\.\d{6}\] |^\d+,\d+,\d+,[-c+][^;]*;|kernel: |utilization\.gpu|"
+    r"(?:utilization|temperature|memory|power|clocks|ecc\.mode|remapped_rows|"
+    r"retired_pages)\.\w+(?: \[\S+\])?,|clocks_(?:throttle|event)_reasons\.|ecc\.errors\.|pcie\.link\.|No module named 'torch'",
     re.MULTILINE,
 )
 _OWN_REPORT = re.compile(rb'"tool"\s*:\s*\{[^{}]{0,400}"name"\s*:\s*"distdoctor"')

@@ -17,7 +17,16 @@ from distdoctor.env.gpu_table import make_gpu_table
 from distdoctor.env.job import check_job
 from distdoctor.env.members import Member
 from distdoctor.report.assemble import build_report, fold_findings
-from distdoctor.report.model import Finding, InputFile, MissingEvidence, Report, Subject, Table
+from distdoctor.report.model import (
+    CheckResult,
+    CheckState,
+    Finding,
+    InputFile,
+    MissingEvidence,
+    Report,
+    Subject,
+    Table,
+)
 from distdoctor.report.site import Site, apply_site
 
 T = TypeVar("T")
@@ -79,8 +88,16 @@ def env_report(
         missing_evidence=absent.evidence,
         timings=timings,
         started=request.started,
-        answered=bool(members) and all(each.read for each in inputs),
+        answered=bool(members)
+        and all(each.read for each in inputs)
+        and _anything_was_judged((*extra.checks, *outcome.checks)),
     )
+
+
+def _anything_was_judged(checks: Sequence[CheckResult]) -> bool:
+    """False when every check that could matter here saw nothing: that is no clean bill."""
+    states = {each.state for each in checks}
+    return CheckState.SKIPPED not in states or bool(states & {CheckState.FOUND, CheckState.PASSED})
 
 
 def make_subject(members: Sequence[Member], absent: Absent) -> Subject:

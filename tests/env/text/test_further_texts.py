@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
+from pathlib import Path
+
 import pytest
 
+from distdoctor.env.build import Request
 from distdoctor.env.checks.all import ENV_CHECKS
 from distdoctor.env.checks.base import run_checks
 from distdoctor.env.checks.job import JOB_CHECKS, job_differences
 from distdoctor.env.from_text import facts_from_text, members_of
-from distdoctor.report.model import Confidence, Finding, Severity
+from distdoctor.env.text_report import report_from_text
+from distdoctor.explain import best_reader
+from distdoctor.report.model import Confidence, Finding, Severity, Status
 
 DUMP = """Collecting environment information...
 PyTorch version: {torch}
@@ -124,3 +130,32 @@ def test_nccl_comes_first_among_what_two_hosts_differ_in() -> None:
     outcomes = check.run(members, differences)
     titles = [getattr(each, "title", "") for each in outcomes]
     assert "hosts" in titles[0] and "python.distributions" not in " ".join(titles)
+
+
+def test_a_text_that_no_check_can_judge_is_no_clean_bill(tmp_path: Path) -> None:
+    path = tmp_path / "netdevs.txt"
+    path.write_text("mlx5_0 port 1 ==> ib0 (Up)\nmlx5_1 port 1 ==> ib1 (Down)\n")
+    report = report_from_text(
+        Request(command="explain", argv=(), checks=ENV_CHECKS, started=datetime.now(timezone.utc)),
+        [str(path)],
+    )
+    assert report.verdict.status is Status.UNKNOWN
+
+
+def test_what_a_text_shows_as_switched_off_leaves_no_record_of_a_hang() -> None:
+    found = one(dump(end="TORCH_NCCL_TRACE_BUFFER_SIZE=0\n"), "hang-evidence")
+    assert "switched off" in found.explanation
+    assert not [each for each in findings(dump(end="NCCL_DEBUG=WARN\n")) if each.id == "hang-evidence"]
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "index, name, clocks_throttle_reasons.hw_slowdown, temperature.gpu",
+        "timestamp, name, memory.used [MiB], power.draw [W]",
+        "index, ecc.errors.uncorrected.volatile.total",
+    ],
+)
+def test_a_query_of_nvidia_smi_is_known_by_its_header(header: str) -> None:
+    reader = best_reader("x.csv", header.encode())
+    assert reader is not None and reader.name == "env"

@@ -48,10 +48,13 @@ def check_hang_evidence(facts: EnvFacts) -> Sequence[Outcome]:
         return [NotApplicable(detail="this torch is built without CUDA: there is no NCCL watchdog")]
     if torch is not None and torch.found is False:
         return [NotApplicable(detail="torch is not installed")]
-    if facts.variables is None or "environment" in facts.variables.unread:
-        # A text that shows some variables does not say that the others are unset.
+    if facts.variables is None:
         return [missing(facts, "variables.environment")]
     view = view_of(facts)
+    if "environment" in facts.variables.unread:
+        # A text that shows some variables does not say that the others are unset, but what it shows is set.
+        gaps = _switched_off(view)
+        return [_finding(view, gaps)] if gaps else [missing(facts, "variables.environment")]
     if view.torch is None:
         return [missing(facts, "torch.version", what="what torch records by default")]
     if at_least(view.torch, _RECORDER_SINCE) is False:
@@ -63,6 +66,16 @@ def check_hang_evidence(facts: EnvFacts) -> Sequence[Outcome]:
     if place:
         return [_finding(view, place)]
     return [Passed(detail=f"torch {view.torch_text} records collectives and writes them when one times out")]
+
+
+def _switched_off(view: NcclView) -> list[_Gap]:
+    """What a variable that is set takes away; the names are enough, whatever torch's version is by default."""
+    gaps: list[_Gap] = []
+    if any(name in view.settings for name in _BUFFER_NAMES) and view.torch is not None:
+        gaps += _recorder(view)
+    if "TORCH_NCCL_DUMP_ON_TIMEOUT" in view.settings:
+        gaps += _dump(view)
+    return [*gaps, *_watchdog(view)]
 
 
 def _recorder(view: NcclView) -> list[_Gap]:
