@@ -173,6 +173,18 @@ def test_a_job_can_be_looked_at_twice(ranks: Ranks) -> None:
     assert list(report["missing"]) == ["3"]
 
 
+def test_folders_of_long_gone_launches_are_removed(ranks: Ranks) -> None:
+    ages_s = {"a": 7200, "b": 0, "with-announcement": 7200}
+    for name, age_s in ages_s.items():
+        folder = ranks.temporary / f"distdoctor-{os.geteuid()}-{name}"
+        folder.mkdir(mode=0o700)
+        (folder / ("a.0.00" if name == "with-announcement" else "reported")).touch()
+        os.utime(folder, (time.time() - age_s,) * 2)
+    the_report(ranks.start({0: "report"}, world_size=1).finish())
+    left = {path.name.split("-", 2)[2] for path in ranks.temporary.iterdir()}
+    assert left == {"b", "with-announcement"}
+
+
 def test_a_stopped_rank_is_named_and_ended(ranks: Ranks) -> None:
     said = ranks.start({**all_report(4), 3: "stop"}, world_size=4).finish()
     report = the_report(said)

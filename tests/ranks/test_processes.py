@@ -114,6 +114,21 @@ def test_a_rank_that_could_not_register_is_ended_by_its_variables(start: Start) 
     assert [(peer.rank, peer.pid) for peer in ended] == [(3, process.pid)]
 
 
+def test_a_stopped_rank_in_a_wrapper_is_found(tmp_path: Path) -> None:
+    """`torchrun --no-python wrapper.sh` starts a shell, and the shell starts the rank."""
+    job = {"TORCHELASTIC_RUN_ID": f"wrapped-{os.getpid()}"}
+    script = tmp_path / "distdoctor"
+    script.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)\n")
+    wrapper = subprocess.Popen(
+        ["sh", "-c", f"{sys.executable} {script}; exit 5"], env={**os.environ, **job, "RANK": "2"}
+    )
+    wait_until(lambda: any(stat.state == "T" for stat in find_ranks("RANK", job).values()))
+    (peer,) = end_stopped_peers(rank_variable="RANK", job_variables=job, still_stopped_s=0.1)
+    assert peer.rank == 2
+    assert peer.pid != wrapper.pid
+    assert wrapper.wait(timeout=scaled(10)) == 5
+
+
 def test_a_running_rank_is_left_alone(start: Start) -> None:
     process = start()
     stat = stat_of(process)

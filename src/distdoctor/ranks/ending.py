@@ -7,16 +7,20 @@ import signal
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import PurePath
 
-from distdoctor.ranks.processes import PROC, Life, find_ranks, life_of, read_command_line, read_stat
+from distdoctor.ranks.processes import (
+    PROC,
+    Life,
+    find_ranks,
+    life_of,
+    read_command_line,
+    read_stat,
+    runs_distdoctor,
+)
 
 # A scheduler that suspends a job stops its processes one after the other; only what is still stopped after
 # this is ended. Our own choice: longer than a suspension's spread, shorter than anybody's patience.
 STILL_STOPPED_S = 1.0
-
-# `python -X faulthandler -m distdoctor env …`: our name stands among the first words.
-_NAME_WITHIN_WORDS = 8
 
 
 _MAX_ANCESTORS = 64
@@ -96,8 +100,8 @@ def _is_one_of_us(pid: int) -> bool:
             return False
     except OSError:
         return False
-    words = read_command_line(pid)[:_NAME_WITHIN_WORDS]
-    if any(PurePath(word).name == "distdoctor" for word in words):
+    words = read_command_line(pid)
+    if runs_distdoctor(words):
         return True
     return len(words) > 1 and words[:2] == read_command_line(os.getpid())[:2]
 

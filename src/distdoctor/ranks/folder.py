@@ -7,6 +7,7 @@ import os
 import secrets
 import stat
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -19,6 +20,10 @@ _NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CL
 _PROBE = b"\0" * 4096
 
 _TEMPORARY = ".t."
+
+# Longer than any gathering waits. Our own choice.
+_HOUR_S = 3600.0
+_DAY_S = 24 * _HOUR_S
 
 
 class GatherFolder:
@@ -125,6 +130,24 @@ def private_folder(digest: str) -> GatherFolder:
     base = Path(tempfile.gettempdir())
     path = base / f"distdoctor-{os.geteuid()}-{digest}"
     return _retried(path, lambda: _private(GatherFolder(path, shared=False)))
+
+
+def remove_old_folders() -> None:
+    """Remove private folders of ours that earlier launches left: without announcements after an hour, any
+    after a day. A launch that lacked a rank leaves one, for that rank may come late.
+    """
+    now = time.time()
+    for path in Path(tempfile.gettempdir()).glob(f"distdoctor-{os.geteuid()}-*"):
+        folder = GatherFolder(path, shared=False)
+        with contextlib.suppress(OSError):
+            with folder._opened() as opened:
+                found = os.fstat(opened)
+            names = folder.names()
+            announced = any(name.startswith("a.") for name in names)
+            age_s = now - found.st_mtime
+            if found.st_uid == os.geteuid() and age_s > (_DAY_S if announced else _HOUR_S):
+                folder.remove(names)
+                folder.remove_itself()
 
 
 def _private(folder: GatherFolder) -> GatherFolder:

@@ -28,7 +28,7 @@ from pathlib import Path
 from distdoctor.errors import OutputError
 from distdoctor.ranks.deadline import Deadline
 from distdoctor.ranks.ending import StoppedRank, end_stopped_peers
-from distdoctor.ranks.folder import GatherFolder, private_folder, shared_folder
+from distdoctor.ranks.folder import GatherFolder, private_folder, remove_old_folders, shared_folder
 from distdoctor.ranks.identity import RankIdentity
 from distdoctor.ranks.launchers import Launcher
 from distdoctor.ranks.messages import (
@@ -251,6 +251,7 @@ class Gathering:
         self._sweep(self._all, by_force=self._all is not self._here)
         if self._all is not self._here:
             self._sweep(self._here)
+        remove_old_folders()
 
     def end_stopped_peers(self) -> tuple[StoppedRank, ...]:
         """SIGKILL for ranks of this launch on this host that stay stopped, or their launcher waits for ever."""

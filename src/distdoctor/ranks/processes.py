@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
+from pathlib import Path, PurePath
 
 PROC = Path("/proc")
 
@@ -16,6 +16,9 @@ _MAX_ENVIRON_BYTES = 6 << 20
 
 # A rank's launcher is its parent, or behind a shell and a wrapper or two. Our own bound.
 _MAX_ANCESTORS = 32
+
+# `python -X faulthandler -m distdoctor env …`: our name stands among the first words.
+NAME_WITHIN_WORDS = 8
 
 
 class Life(str, Enum):
@@ -153,10 +156,9 @@ def launcher_process(variable: str) -> ProcessStat | None:
 def find_ranks(rank_variable: str, job_variables: Mapping[str, str]) -> dict[int, ProcessStat]:
     """Processes of ours on this host that were launched as ranks of the same job, by rank.
 
-    Every child of a rank inherits its variables: of several the one that the launcher started is meant, whose
-    parent does not carry the same rank.
+    Every child of a rank inherits its variables, and a rank may run in a wrapper. Of several processes with one
+    rank the topmost that runs distdoctor is meant, or the topmost of all.
     """
-    ranks: dict[int, ProcessStat] = {}
     carriers: dict[int, int] = {}
     stats: dict[int, ProcessStat] = {}
     for pid in own_pids():
@@ -168,10 +170,19 @@ def find_ranks(rank_variable: str, job_variables: Mapping[str, str]) -> dict[int
         if stat is not None:
             carriers[pid] = int(number)
             stats[pid] = stat
-    for pid, rank in carriers.items():
-        if carriers.get(stats[pid].parent_pid) != rank:
-            ranks[rank] = stats[pid]
+    ours = {pid for pid in carriers if runs_distdoctor(read_command_line(pid))}
+    ranks: dict[int, ProcessStat] = {}
+    for chosen in (carriers.keys(), ours):
+        for pid in chosen:
+            parent = stats[pid].parent_pid
+            if parent not in chosen or carriers[parent] != carriers[pid]:
+                ranks[carriers[pid]] = stats[pid]
     return ranks
+
+
+def runs_distdoctor(command_line: tuple[str, ...]) -> bool:
+    """Whether `distdoctor`, by path or by `-m`, is among the first words of a command line."""
+    return any(PurePath(word).name == "distdoctor" for word in command_line[:NAME_WITHIN_WORDS])
 
 
 def entered_container_from_outside(variable: str) -> bool:
