@@ -188,7 +188,7 @@ def _other_copies(nccl: NcclFacts, expected: str, *, is_installed: bool = False)
     if nccl.image_version and parse_version(nccl.image_version) != want:
         evidence.append(
             Evidence(
-                text=f"The image's own NCCL is {nccl.image_version}",
+                text=f"NCCL_VERSION of the image says {nccl.image_version}",
                 value=nccl.image_version,
                 expected=expected,
                 expected_source=_PIN_SOURCE,

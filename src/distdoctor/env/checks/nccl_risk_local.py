@@ -180,6 +180,7 @@ def _cumem(view: NcclView, value: str) -> Risk | None:
             else "It was a way round a deadlock of 2.19 (fixed in 2.20.3) and memory growth with CUDA graphs."
         ),
         source="NVIDIA/nccl issues 1116 and 1234, release notes of 2.20.3",
+        advice="Keep it under vLLM; leave it out of training jobs" if by_vllm else None,
     )
 
 
