@@ -159,3 +159,13 @@ def test_what_a_text_shows_as_switched_off_leaves_no_record_of_a_hang() -> None:
 def test_a_query_of_nvidia_smi_is_known_by_its_header(header: str) -> None:
     reader = best_reader("x.csv", header.encode())
     assert reader is not None and reader.name == "env"
+
+
+def test_the_count_of_link_losses_agrees_with_the_downs_that_a_reader_counts() -> None:
+    text = "".join(
+        f"[Thu Jan  9 21:{minute}:11 2025] mlx5_core 0000:86:00.0 ens5np0: Link {word}\n"
+        for minute, word in ((10, "down"), (11, "up"), (24, "down"), (25, "up"), (40, "down"), (41, "up"))
+    )
+    found = one(text, "kernel-nic")
+    assert found.title == "Link of ens5np0 went down 2 times"
+    assert "3 downs in the log" in found.evidence[-1].text

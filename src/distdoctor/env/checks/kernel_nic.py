@@ -83,6 +83,8 @@ def _flaps(facts: EnvFacts, name: str, events: list[KernelEvent]) -> list[Outcom
     # An administrator who takes a link down writes the same line.
     severity = Severity.CRITICAL if still_down else Severity.WARNING
     state = "and did not come back in this log" if still_down else "and came back"
+    downs = sum(event.times for event in links if event.kind is _K.LINK_DOWN)
+    earlier = f"; {downs} downs in the log, the first of a boot may be no loss" if downs > number else ""
     return [
         Found(
             key=f"flap:{name}",
@@ -91,7 +93,7 @@ def _flaps(facts: EnvFacts, name: str, events: list[KernelEvent]) -> list[Outcom
             confidence=Confidence.MEDIUM,
             evidence=(
                 *(line_evidence(facts, event) for event in losses[:3]),
-                Evidence(text=f"link lost {times}, {state}", value=number, unit="losses"),
+                Evidence(text=f"link lost {times}, {state}{earlier}", value=number, unit="losses"),
             ),
             explanation=(
                 "A link that goes down during a job ends its connections: NCCL reports a timeout or a failed work "
