@@ -52,7 +52,7 @@ def env(
         typer.Option("--gather", metavar="DIR", help="shared folder where the hosts of a job meet"),
     ] = None,
     launch: Annotated[
-        int | None, typer.Option("--launch", metavar="N", min=1, help="run on N ranks on this host")
+        int | None, typer.Option("--launch", metavar="N", min=1, max=256, help="run on N ranks on this host")
     ] = None,
     timeout: Timeout = 60.0,
     time_limit: TimeLimit = None,

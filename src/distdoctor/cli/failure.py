@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from itertools import pairwise
@@ -22,13 +23,31 @@ def report_failure(argv: Sequence[str], error: Exception) -> None:
             file=sys.stderr,
         )
         print("hint: set DISTDOCTOR_DEBUG=1 for the traceback and attach it to a bug report", file=sys.stderr)
-    if wants_json(argv):
-        from distdoctor.cli.output import failure_report
-        from distdoctor.report.codec import encode
+    report_as_json(argv, error)
 
-        command = next((word for word in argv if not word.startswith("-")), "")
-        sys.stdout.write(encode(failure_report(command, error)).decode() + "\n")
+
+def report_as_json(argv: Sequence[str], error: Exception) -> None:
+    """The failure as a report on stdout, when the command line asks for JSON."""
+    if not wants_json(argv):
+        return
+    from distdoctor.cli.output import failure_report
+    from distdoctor.report.codec import encode
+
+    command = next((word for word in argv if not word.startswith("-")), "")
+    _write_stdout(encode(failure_report(command, error)))
+
+
+def _write_stdout(data: bytes) -> None:
+    """UTF-8 whatever the locale says; a stdout that takes nothing is no second failure."""
+    try:
         sys.stdout.flush()
+        if hasattr(sys.stdout, "buffer"):
+            sys.stdout.buffer.write(data)
+        else:
+            sys.stdout.write(data.decode())
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def wants_json(argv: Sequence[str]) -> bool:

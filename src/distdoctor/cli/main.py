@@ -9,6 +9,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from distdoctor.errors import UsageError
+
 COMMANDS: dict[str, tuple[str, str]] = {
     "checkup": ("distdoctor.cli.checkup", "may a job start on this host? (prolog, init container)"),
     "env": ("distdoctor.cli.env", "is this host, or this job, set up right? which of the hosts differs?"),
@@ -87,17 +89,25 @@ def _run_typer(arguments: list[str]) -> int:
     if len(wanted) == 1:
         # With one command registered typer would drop its word; a callback keeps it a group.
         app.callback()(_keep_group)
-    return _exit_code(lambda: app(args=arguments, prog_name="distdoctor", standalone_mode=True))
+    return _exit_code(lambda: app(args=arguments, prog_name="distdoctor", standalone_mode=True), arguments)
 
 
 def _keep_group() -> None:
     """Diagnostics for distributed PyTorch training."""
 
 
-def _exit_code(call: Any) -> int:  # Any: typer.Typer is not imported at module level
+def _exit_code(
+    call: Any, arguments: Sequence[str]
+) -> int:  # Any: typer.Typer is not imported at module level
     try:
         call()
     except SystemExit as stop:
+        # A usage error has been shown; whoever parses stdout gets it as a report.
+        describe = getattr(stop.__context__, "format_message", None)
+        if describe is not None:
+            from distdoctor.cli.failure import report_as_json
+
+            report_as_json(arguments, UsageError(str(describe()).rstrip(".")))
         if isinstance(stop.code, int):
             return stop.code
         if stop.code is not None:

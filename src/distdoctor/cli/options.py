@@ -14,6 +14,8 @@ from distdoctor.cli.output import Format, OutputOptions
 from distdoctor.report.exit_code import ExitStyle, FailOn
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|)")
+# No deadline of ours is that long; beyond some 292 years the system's own clocks refuse.
+MAX_DURATION_S = 30 * 86_400.0
 _SECONDS = {"ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
@@ -21,6 +23,8 @@ def parse_duration(text: str) -> float:
     """Seconds of "10", "10s", "500ms", "2m", "1h". Raises typer.BadParameter for anything else, and for 0."""
     match = _DURATION.fullmatch(str(text).strip().lower())
     seconds = float(match[1]) * _SECONDS[match[2]] if match else 0.0
+    if seconds > MAX_DURATION_S:
+        raise typer.BadParameter(f"`{text}` is longer than 30 days")
     if seconds <= 0:
         raise typer.BadParameter(f"`{text}` is no duration; write 10s, 500ms or 2m")
     return seconds

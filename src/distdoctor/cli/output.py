@@ -15,11 +15,16 @@ from pathlib import Path
 
 from distdoctor import __version__
 from distdoctor.errors import DistdoctorError, OutputError, UsageError
+from distdoctor.evidence import read_bounded
 from distdoctor.report.exit_code import ExitStyle, FailOn, exit_code_for
 from distdoctor.report.model import MissingEvidence, Report, Status, Tool, Verdict
 
 # Off a terminal nothing tells the width. Text that is pasted into tickets and logs is read at 80 to 120 columns.
 PIPED_WIDTH = 100
+
+
+# Keys are some 32 bytes; a larger file was named by mistake.
+MAX_KEY_BYTES = 4096
 
 
 class Format(str, Enum):
@@ -94,14 +99,23 @@ def prepare_outputs(options: OutputOptions, names: Names) -> Prepared:
     destinations = tuple(each for output in options.outputs for each in _destinations(output, names))
     paths = [each.path for each in destinations] + ([options.redact_map] if options.redact_map else [])
     for path in paths:
-        if paths.count(path) > 1:
-            raise OutputError(f"two outputs have the same name `{path}`")
         check_writable(path, force=options.force)
+    places = [os.path.realpath(path) for path in paths]
+    for path, place in zip(paths, places, strict=True):
+        if places.count(place) > 1:
+            raise OutputError(f"two outputs have the same name `{path}`")
     return Prepared(options=options, destinations=destinations, key=key)
 
 
 def check_writable(path: Path, *, force: bool) -> None:
     """Raises OutputError unless a new file can be made there (or, with `force`, replaced)."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise OutputError(f"cannot write `{_short(path)}`: {why}") from error
     if path.is_dir():
         raise OutputError(
             f"`{path}` is a folder", hint=f"end it with a slash for all four forms: `-o {path}/`"
@@ -221,7 +235,7 @@ def _destinations(output: str, names: Names) -> list[Destination]:
     if expanded.endswith("/"):
         stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
         about = _safe(f"job-{names.job}" if names.job else names.host)
-        path.mkdir(parents=True, exist_ok=True)
+        _make_folder(path)
         stem = f"{_safe(names.command)}-{about}-{stamp}"
         return [Destination(path=path / f"{stem}{suffix}", format=form) for suffix, form in SUFFIXES.items()]
     if path.suffix not in SUFFIXES:
@@ -229,6 +243,23 @@ def _destinations(output: str, names: Names) -> list[Destination]:
             f"`-o {output}`: unknown suffix", hint=f"known: {', '.join(SUFFIXES)}, or a folder ending in /"
         )
     return [Destination(path=path, format=SUFFIXES[path.suffix])]
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise OutputError(
+            f"cannot make the folder `{_short(path)}`: a file of that name is in the way"
+        ) from error
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise OutputError(f"cannot make the folder `{_short(path)}`: {why}") from error
+
+
+def _short(path: Path) -> str:
+    text = str(path)
+    return text if len(text) <= 200 else f"{text[:100]}…{text[-50:]}"
 
 
 def _expand(output: str, names: Names) -> str:
@@ -262,9 +293,11 @@ def _redaction_key(options: OutputOptions) -> bytes | None:
     if options.redact_key is None:
         return new_key()
     try:
-        key = options.redact_key.read_bytes().strip()
+        key = read_bounded(options.redact_key, MAX_KEY_BYTES).strip()
     except OSError as error:
         raise UsageError(f"cannot read --redact-key `{options.redact_key}`: {error.strerror}") from error
+    if len(key) > MAX_KEY_BYTES:
+        raise UsageError(f"--redact-key `{options.redact_key}` is larger than {MAX_KEY_BYTES} bytes: no key")
     if len(key) < MIN_KEY_BYTES:
         raise UsageError(
             f"--redact-key `{options.redact_key}` holds {len(key)} bytes, fewer than {MIN_KEY_BYTES}",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,6 +11,7 @@ import typer
 from distdoctor.cli.options import output_options
 from distdoctor.cli.output import Format, Names, OutputOptions, emit, prepare_outputs
 from distdoctor.errors import InputError
+from distdoctor.evidence import read_bounded
 from distdoctor.report.codec import MAX_REPORT_BYTES, decode
 from distdoctor.report.exit_code import FailOn
 from distdoctor.report.merge import NamedReport, merge_reports
@@ -69,11 +69,12 @@ def redact(report: ReportFile, *, output: OutputOptions) -> None:
 def read_report(path: str) -> Report:
     """The report in a file, or on standard input for `-`. Raises InputError."""
     try:
-        if path == "-":
-            data = sys.stdin.buffer.read(MAX_REPORT_BYTES + 1)
+        if path != "-":
+            data = read_bounded(path, MAX_REPORT_BYTES)
+        elif sys.stdin is None:
+            raise InputError("standard input is closed")
         else:
-            with Path(path).open("rb") as stream:
-                data = stream.read(MAX_REPORT_BYTES + 1)
+            data = sys.stdin.buffer.read(MAX_REPORT_BYTES + 1)
     except OSError as error:
         raise InputError(f"cannot read `{path}`: {error.strerror}") from error
     return decode(data, "standard input" if path == "-" else path)

@@ -23,13 +23,12 @@ from distdoctor.env.expect import (
 from distdoctor.env.facts.all import EnvFacts
 from distdoctor.env.members import Member
 from distdoctor.errors import InputError
-from distdoctor.report.codec import decode
+from distdoctor.evidence import read_bounded
+from distdoctor.report.codec import MAX_REPORT_BYTES, decode
 from distdoctor.report.model import Confidence, Drain, Report, Severity
 
 # Left for checks, rendering and writing once collecting has ended. Our own choice: they take a tenth of it.
 MARGIN_S = 0.5
-
-MAX_BASELINE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +47,7 @@ def run_checkup(request: Request, host: str, checkup: Checkup) -> Report:
     Raises UsageError for a malformed expectation, InputError for a baseline that is no report.
     """
     began = time.monotonic()
-    wanted = {**checkup.site_expect, **(parse_expect(checkup.expect) if checkup.expect else {})}
+    wanted = {**checkup.site_expect, **(parse_expect(checkup.expect) if checkup.expect is not None else {})}
     check_expect_names(wanted, "[expect] of the site file")
     baseline = _read_baseline(checkup.baseline) if checkup.baseline else None
     facts, timings = _collect(host, max(0.1, checkup.time_limit_s - MARGIN_S - (time.monotonic() - began)))
@@ -110,7 +109,7 @@ def _collect(host: str, limit_s: float) -> tuple[EnvFacts, dict[str, float]]:
 
 def _read_baseline(path: Path) -> Report:
     try:
-        data = path.read_bytes()
+        data = read_bounded(path, MAX_REPORT_BYTES)
     except OSError as error:
         raise InputError(f"cannot read --baseline `{path}`: {error.strerror}") from error
     return decode(data, str(path))

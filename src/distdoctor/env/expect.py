@@ -5,6 +5,7 @@ Pure: facts and expectations in, findings out.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -65,7 +66,11 @@ def parse_expect(text: str) -> dict[str, str]:
         name, equals, value = item.partition("=")
         if not equals or not value:
             raise UsageError(f"`{item}` in --expect is not of the form name=value")
+        if wanted.get(name, value) != value:
+            raise UsageError(f"--expect names `{name}` twice: {wanted[name]} and {value}")
         wanted[name] = value
+    if not wanted:
+        raise UsageError("--expect is empty", hint=f"for example gpus=8; known: {', '.join(_EXPECTATIONS)}")
     check_expect_names(wanted, "--expect")
     return wanted
 
@@ -257,10 +262,9 @@ def _contains(seen: Scalar, value: str) -> bool:
 
 def _is_number(text: str) -> bool:
     try:
-        float(text)
+        return 0 <= float(text) < math.inf
     except ValueError:
         return False
-    return True
 
 
 _EXPECTATIONS: dict[str, _Expectation] = {

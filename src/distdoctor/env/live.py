@@ -18,7 +18,7 @@ from distdoctor.env.collect.live_process import find_job_process, world_of_proce
 from distdoctor.env.collect.world import World, this_world
 from distdoctor.env.facts.all import EnvFacts
 from distdoctor.env.members import Member, torch_key
-from distdoctor.errors import InputError
+from distdoctor.errors import UsageError
 from distdoctor.ranks.gather import Gathered, Gathering, ReportedElsewhere
 from distdoctor.ranks.identity import RankIdentity
 
@@ -159,6 +159,6 @@ def _digest(parts: Sequence[str | None]) -> str:
 
 
 def _pid_number(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise InputError(f"`--pid {text}`: not a process id", hint="give a number, or `auto`")
+    if not (text.isascii() and text.isdecimal()) or len(text) > 10 or int(text) < 1:
+        raise UsageError(f"`--pid {text}`: not a process id", hint="give a number, or `auto`")
     return int(text)

@@ -13,6 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from distdoctor.errors import UsageError
+from distdoctor.evidence import read_bounded
 from distdoctor.report.model import Action, Finding, Ignored, Team
 
 if sys.version_info >= (3, 11):
@@ -70,7 +71,7 @@ def load_site(path: Path | None, environ: Mapping[str, str]) -> Site:
     named = path or (Path(environ[VARIABLE]) if environ.get(VARIABLE) else None)
     source = named or DEFAULT_PATH
     try:
-        data = source.read_bytes()
+        data = read_bounded(source, _MAX_BYTES)
     except OSError as error:
         if named is None:
             return Site()

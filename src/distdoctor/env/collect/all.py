@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from distdoctor.env.collect.container import collect_container
 from distdoctor.env.collect.gpu import collect_gpus
 from distdoctor.env.collect.host import collect_host
+from distdoctor.env.collect.interpreter import TIMEOUT_S
 from distdoctor.env.collect.kernel_log import collect_kernel_log
 from distdoctor.env.collect.nccl import collect_nccl
 from distdoctor.env.collect.network import collect_network
@@ -87,7 +88,9 @@ class Collection:
     def software(self) -> EnvFacts:
         """`place`, and the interpreter and torch by their files: nothing is imported or run for long."""
         self.place()
-        self._collect({"python": lambda: collect_python(self._world, self._wanted.python)})
+        # Less than the limit of the step, so that an interpreter that hangs is named, and ended, in time.
+        ask_s = min(TIMEOUT_S, 0.6 * self._wanted.timeout_s)
+        self._collect({"python": lambda: collect_python(self._world, self._wanted.python, timeout_s=ask_s)})
         python = self._facts.python
         if python is not None:
             self._collect({"torch": lambda: collect_torch(self._world, python)})
@@ -96,7 +99,9 @@ class Collection:
     def start_probe(self) -> None:
         """Start the child that imports torch; it runs beside everything that follows."""
         python = self._facts.python
-        if python is not None and python.executable is not None:
+        if python is None:
+            self._put("torch_probe", None, self._facts.unread["python"])
+        elif python.executable is not None:
             self._probe = start_torch_probe(python.executable, self._world.environ, self._wanted.timeout_s)
 
     def want_host(self, wanted: bool) -> None:
@@ -121,6 +126,8 @@ class Collection:
     def finish(self) -> EnvFacts:
         """All facts, once the torch child is back or its deadline has passed."""
         probe = self._probe
+        if probe is None and "torch_probe" in self._facts.unread:
+            return self._facts
         if probe is None:
             why = Unread(
                 cause=SkipCause.NOT_ASKED, reason="torch was not imported", how="run without --no-torch"

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from distdoctor.env.collect.world import kill_group
+from distdoctor.env.collect.world import RUNNING, kill_group
 
 # Of each stream the beginning and the end are kept: errors stand at the end, warnings at the beginning.
 _KEEP_BYTES = 64 << 10
@@ -84,6 +84,7 @@ def run_bounded(
         raise
     finally:
         os.close(step_write)
+    RUNNING.add(process)
     outputs = [stream for stream in (process.stdout, process.stderr) if stream is not None]
     pipes = {**{stream.fileno(): Stream() for stream in outputs}, step_read: Stream()}
     streams = list(pipes.values())
@@ -100,6 +101,7 @@ def run_bounded(
             kill_group(process)
             _drain(selector, pipes)
     finally:
+        RUNNING.discard(process)
         for stream in outputs:
             stream.close()
         os.close(step_read)

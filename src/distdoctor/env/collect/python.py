@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from distdoctor.env.collect.interpreter import Interpreter, ask_interpreter
+from distdoctor.env.collect.interpreter import TIMEOUT_S, Interpreter, ask_interpreter
 from distdoctor.env.collect.world import World
 from distdoctor.env.distributions import is_of_interest, parse_folder_name
 from distdoctor.env.facts.base import UnreadError
@@ -34,14 +34,15 @@ PACKAGE_FILES = ("torch/__init__.py", "torch.py")
 _MAX_NAMES = 20_000
 
 
-def collect_python(world: World, executable: str | None) -> PythonFacts:
+def collect_python(world: World, executable: str | None, *, timeout_s: float = TIMEOUT_S) -> PythonFacts:
     """Facts about the job's interpreter. A path that cannot be used leaves `executable` None with the reason.
 
     executable: what `--python` says: a path, or a name to look up on the process' PATH.
+    timeout_s: how long one interpreter may take to answer.
     """
     looked_at: list[str] = []
     try:
-        interpreter, chosen_by = _choose(world, executable, looked_at)
+        interpreter, chosen_by = _choose(world, executable, looked_at, timeout_s)
     except UnreadError as error:
         unread = dict.fromkeys(("executable", "version", "search_path"), error.unread)
         return PythonFacts(chosen_by=GIVEN if executable else None, unread=unread)
@@ -69,9 +70,11 @@ def finds_torch(world: World, search_path: Iterable[str]) -> bool:
     return any(world.exists(f"{entry}/{name}") for entry in search_path for name in PACKAGE_FILES)
 
 
-def _choose(world: World, executable: str | None, looked_at: list[str]) -> tuple[Interpreter, str]:
+def _choose(
+    world: World, executable: str | None, looked_at: list[str], timeout_s: float
+) -> tuple[Interpreter, str]:
     if executable is not None:
-        return ask_interpreter(_resolve(world, executable), world.environ), GIVEN
+        return ask_interpreter(_resolve(world, executable), world.environ, timeout_s), GIVEN
     if world.pid != "self":
         try:
             live = _live_executable(world)
@@ -81,7 +84,7 @@ def _choose(world: World, executable: str | None, looked_at: list[str]) -> tuple
                 f"process {world.pid}: {error.strerror or error}",
                 "run as root or as its owner",
             ) from error
-        return ask_interpreter(live, world.environ), LIVE_PROCESS
+        return ask_interpreter(live, world.environ, timeout_s), LIVE_PROCESS
     ours = our_interpreter(world.environ)
     if finds_torch(world, ours.search_path):
         return ours, OURS
@@ -90,7 +93,7 @@ def _choose(world: World, executable: str | None, looked_at: list[str]) -> tuple
         if os.path.realpath(candidate) == os.path.realpath(ours.executable) and not _is_virtual(candidate):
             continue
         try:
-            other = ask_interpreter(candidate, world.environ)
+            other = ask_interpreter(candidate, world.environ, timeout_s)
         except UnreadError:
             continue
         if finds_torch(world, other.search_path):

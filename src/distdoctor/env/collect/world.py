@@ -5,6 +5,7 @@ A folder with a `/proc` and `/sys` tree stands for a host, `/proc/PID/root` for 
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import socket
@@ -216,17 +217,31 @@ class World:
             )
         except OSError as error:
             raise UnreadError(SkipCause.FAILED, f"`{argv[0]}` does not start: {error}") from error
+        RUNNING.add(process)
         try:
             out, err = process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:
             kill_group(process)
             raise UnreadError(SkipCause.TIMED_OUT, f"`{argv[0]}` did not answer in {timeout_s:g} s") from None
+        finally:
+            RUNNING.discard(process)
         return ToolResult(
             argv=tuple(argv),
             returncode=process.returncode,
             stdout=out[:MAX_FILE_BYTES].decode("utf-8", "replace"),
             stderr=err[:MAX_FILE_BYTES].decode("utf-8", "replace"),
         )
+
+
+RUNNING: set[subprocess.Popen[bytes]] = set()
+"""Children that a collector waits for. One that was given up leaves its child behind; it ends when we do."""
+
+
+@atexit.register
+def kill_running() -> None:
+    """SIGKILL the children that nobody waits for any more, each with its group."""
+    for process in tuple(RUNNING):
+        kill_group(process, grace_s=0.2)
 
 
 def this_world() -> World:

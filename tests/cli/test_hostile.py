@@ -1,0 +1,189 @@
+"""Whatever is typed, closed, full or missing: one clear line, the right exit code, and never a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from distdoctor.report.codec import encode
+from report.builders import slow_gpu
+
+END_S = 30
+
+
+def distdoctor(*arguments: str, **more: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "distdoctor", *arguments],
+        **{
+            "capture_output": True,
+            "text": True,
+            "timeout": END_S,
+            "check": False,
+            "stdin": subprocess.DEVNULL,
+            **more,
+        },  # type: ignore[call-overload,no-any-return]
+    )
+
+
+def shell(command: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """A command line with the redirections of a shell; `$D` is distdoctor."""
+    return subprocess.run(
+        ["bash", "-c", command],
+        env={**os.environ, "D": f"{sys.executable} -m distdoctor", **variables},
+        capture_output=True,
+        text=True,
+        timeout=END_S,
+        check=False,
+    )
+
+
+def assert_told(done: subprocess.CompletedProcess[str], code: int, words: str) -> None:
+    assert done.returncode == code, done.stderr
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "a bug in distdoctor" not in done.stderr
+
+
+@pytest.fixture
+def report_file(tmp_path: Path) -> str:
+    (tmp_path / "r.json").write_bytes(encode(slow_gpu()))
+    return str(tmp_path / "r.json")
+
+
+# --- options ---
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("env", "--no-torch", "--timeout", "99999999999999h"), "longer than 30 days"),
+        (("checkup", "--time-limit", "1e9"), "no duration"),
+        (("env", "--pid", "abc"), "not a process id"),
+        (("env", "--pid", "١"), "not a process id"),
+        (("env", "--pid", "99999999999999999999"), "not a process id"),
+        (("env", "--launch", "100000"), "not in the range"),
+        (("checkup", "--expect", ""), "--expect is empty"),
+        (("checkup", "--expect", ",,"), "--expect is empty"),
+        (("checkup", "--expect", "gpus=-1"), "wants a number"),
+        (("checkup", "--expect", "gpus=nan"), "wants a number"),
+        (("checkup", "--expect", "gpus=8,gpus=9"), "names `gpus` twice"),
+        (("checkup", "--site", "/dev/zero"), "cannot read site file"),
+        (("checkup", "--site", "/"), "cannot read site file"),
+    ],
+)
+def test_a_nonsense_option_is_a_usage_error(arguments: tuple[str, ...], words: str) -> None:
+    assert_told(distdoctor(*arguments), 2, words)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("env", "--bogus"), ("nosuch",), ("env", "--timeout", "x"), ("report", "show"), ("env", "--pid", "x")],
+)
+def test_a_usage_error_is_json_when_json_is_asked_for(arguments: tuple[str, ...]) -> None:
+    done = distdoctor(*arguments, "--format", "json")
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["verdict"]["status"] == "unknown"
+
+
+# --- files named beside the evidence ---
+
+
+def test_a_device_is_no_key_baseline_or_report(report_file: str) -> None:
+    assert_told(distdoctor("report", "redact", report_file, "--redact-key", "/dev/zero"), 2, "device")
+    assert_told(distdoctor("checkup", "--baseline", "/dev/zero"), 3, "device")
+    assert_told(distdoctor("report", "show", "/dev/zero"), 3, "device")
+
+
+def test_a_pipe_that_nobody_writes_to_holds_nothing_up(report_file: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    fifo = str(tmp_path / "fifo")
+    assert_told(distdoctor("report", "show", fifo), 3, "is empty")
+    assert_told(distdoctor("report", "redact", report_file, "--redact-key", fifo), 2, "0 bytes")
+    assert_told(distdoctor("checkup", "--baseline", fifo), 3, "is empty")
+
+
+def test_a_pipe_with_a_writer_is_read(report_file: str) -> None:
+    done = shell(f"$D report show <(sleep 0.3; cat {report_file}) --one-line")
+    assert done.returncode == 11, done.stderr
+
+
+# --- outputs ---
+
+
+def test_a_file_in_the_way_of_a_folder(report_file: str) -> None:
+    assert_told(distdoctor("report", "show", report_file, "-o", f"{report_file}/"), 2, "in the way")
+
+
+def test_a_name_that_is_too_long(report_file: str, tmp_path: Path) -> None:
+    assert_told(
+        distdoctor("report", "show", report_file, "-o", f"{tmp_path}/{'x' * 300}.json"), 2, "too long"
+    )
+    assert_told(distdoctor("report", "show", report_file, "-o", f"{tmp_path}/{'x' * 300}/"), 2, "too long")
+
+
+def test_one_file_by_two_names(report_file: str, tmp_path: Path) -> None:
+    names = (f"{tmp_path}/a.json", f"{tmp_path}/../{tmp_path.name}/a.json")
+    done = distdoctor("report", "show", report_file, "-o", names[0], "-o", names[1])
+    assert_told(done, 2, "two outputs have the same name")
+
+
+# --- streams ---
+
+
+def test_a_full_or_vanished_stderr_does_not_cost_the_report(report_file: str) -> None:
+    for where in ("/dev/full", ">(true)"):
+        done = shell(
+            f"$D report show {report_file} -o $T/x.json --force 2> {where}", T=str(Path(report_file).parent)
+        )
+        assert done.returncode == 11
+        assert "rank 19" in done.stdout
+
+
+@pytest.mark.parametrize("arguments", ["--version", "", "env --help", "env --bogus --format json"])
+def test_a_full_stdout_is_one_line(arguments: str) -> None:
+    done = shell(f"$D {arguments} > /dev/full")
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert "a bug in distdoctor" not in done.stderr
+
+
+def test_a_closed_stdin_is_one_line() -> None:
+    assert_told(shell("$D report show - <&-"), 3, "standard input is closed")
+
+
+# --- children ---
+
+
+def test_no_child_is_left_behind(tmp_path: Path) -> None:
+    python, mark = tmp_path / "python", tmp_path / "pid"
+    python.write_text(f"#!/bin/sh\necho $$ > {mark}\nexec sleep 600\n")
+    python.chmod(0o755)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "distdoctor", "env", "--python", str(python)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    until = time.monotonic() + END_S
+    while not (mark.exists() and mark.read_text().strip()) and time.monotonic() < until:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(END_S) == 128 + signal.SIGTERM
+    time.sleep(0.2)
+    assert not Path(f"/proc/{mark.read_text().strip()}").exists()
+
+
+def test_a_python_that_hangs_is_never_ok(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nexec sleep 600\n")
+    python.chmod(0o755)
+    done = distdoctor("env", "--python", str(python), "--timeout", "1s", "--format", "json")
+    verdict = json.loads(done.stdout)["verdict"]
+    # One second is too short to convict it, and enough not to call it healthy.
+    assert verdict["status"] in ("unknown", "critical", "warning")
