@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
+
+# As `__main__` does: SIGTERM that comes while modules are imported makes the rank hurry, not vanish.
+TERMINATED_EARLY: list[int] = []
+signal.signal(signal.SIGTERM, lambda number, _: TERMINATED_EARLY.append(number))
+
+# ruff: noqa: E402
+import json
 import time
 from pathlib import Path
 
@@ -47,6 +53,8 @@ def main(what: str) -> int:
         os.kill(os.getpid(), signal.SIGSTOP)
     gathering.submit(b"{}")
     with on_terminate(lambda: report(gathering, rank), hurry=lambda: gathering.hurry(0.5), grace_s=0.5):
+        if TERMINATED_EARLY:
+            gathering.hurry(0.5)
         if what == "hang":
             Path(os.environ["TMPDIR"], f"ready.{rank}").touch()
             time.sleep(600)

@@ -246,6 +246,7 @@ def test_what_an_earlier_launch_left_is_not_taken_for_this_one(ranks: Ranks) -> 
     )
     for rank in (1, 2):
         old.wait_until_ready(rank)
+    old.processes[0].wait(timeout=scaled(20))
     for rank in range(3):
         old.end(rank)
     _age_announcements(ranks.temporary, seconds=3600)
