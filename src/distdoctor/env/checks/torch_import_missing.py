@@ -95,7 +95,8 @@ def interpreter_fails(unread: Unread) -> Sequence[Outcome]:
             key="interpreter",
             title="The job's Python does not start in time",
             severity=Severity.CRITICAL,
-            confidence=Confidence.HIGH,
+            # A slow file system looks alike, above all under a short `--timeout`.
+            confidence=Confidence.MEDIUM,
             evidence=(
                 Evidence(
                     text=unread.reason,
