@@ -11,5 +11,6 @@ if [ "${DD_ALGO_RANK-2}" != none ]; then
 fi
 [ "$rank" = "${DD_BREAK_RANK-none}" ] && export PYTHONPATH="$DD_BREAK_PATH${PYTHONPATH:+:$PYTHONPATH}"
 [ "$rank" = "${DD_STOP_RANK-none}" ] && kill -STOP $$
-[ "$rank" = "${DD_KILL_RANK-none}" ] && kill -KILL $$
+# The others must be able to listen by then: torchrun ends them 0.1 s after the first has died.
+[ "$rank" = "${DD_KILL_RANK-none}" ] && sleep "${DD_KILL_AFTER_S-3}" && kill -KILL $$
 exec "$@"
