@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from distdoctor.errors import InputError
-from distdoctor.evidence import find_files, read_evidence, read_head
+from distdoctor.evidence import MAX_LINES, find_files, read_bounded, read_evidence, read_head
 from distdoctor.evidence_bytes import decode, looks_binary
 from distdoctor.pasted import clean_pasted
 
@@ -133,3 +133,22 @@ def test_angle_brackets_that_are_no_tags_stay() -> None:
 
 def test_very_long_lines_are_cut() -> None:
     assert len(clean_pasted("x" * 10_000_000)) < 20_000
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
+def test_of_too_many_lines_both_ends_are_kept(tmp_path: Path, end: str) -> None:
+    (tmp_path / "log").write_bytes(("first" + end + ("x" + end) * (MAX_LINES + 5) + "last" + end).encode())
+    evidence = read_evidence(str(tmp_path / "log"))
+    lines = evidence.text.split("\n")
+    assert (lines[0], lines[-2]) == ("first", "last")
+    assert len(lines) == MAX_LINES + 1
+    assert "7 lines in the middle were left out" in (evidence.note or "")
+
+
+def test_a_bounded_read_shows_that_there_is_more(tmp_path: Path) -> None:
+    (tmp_path / "key").write_bytes(b"12345678")
+    assert read_bounded(tmp_path / "key", 100) == b"12345678"
+    assert len(read_bounded(tmp_path / "key", 4)) == 5
+    for path, words in (("/dev/zero", "device"), (tmp_path, "folder"), (tmp_path / "none", "No such")):
+        with pytest.raises(OSError, match=words):
+            read_bounded(path, 4)

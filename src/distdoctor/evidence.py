@@ -14,6 +14,7 @@ import stat
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
@@ -39,6 +40,13 @@ MAX_HASHED_BYTES = 64 * MIB
 # Of a longer text we keep this much of its start and of its end. Our own choice: incidents are at the end,
 # versions and set-up at the start, and 2 x 16 MiB of text is read in about a second.
 KEEP_BYTES = 16 * MIB
+
+# A pipe may never end (`journalctl -f`, /dev/zero); reading stops here. Our own choice: some seconds of reading.
+MAX_PIPE_BYTES = 1024 * MIB
+
+# Of a text with more lines than this the first and the last half are kept; every line costs some microseconds.
+# Our own choice: logs have some 100 characters a line, so 32 MiB of them stay whole.
+MAX_LINES = 400_000
 
 # Longer lines are cut: no tool that we read prints them, and a regular expression must not meet them.
 MAX_LINE_CHARACTERS = 16_384
@@ -106,12 +114,13 @@ def read_bounded(path: str | Path, max_bytes: int) -> bytes:
     never ends nor a FIFO that nobody writes to holds it up. Raises OSError.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0))
+    mode = os.fstat(descriptor).st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
+        os.close(descriptor)
+        what = "a folder" if stat.S_ISDIR(mode) else "a device or socket"
+        raise OSError(errno.EINVAL, f"it is {what}, not a file")
+    os.set_blocking(descriptor, True)
     with os.fdopen(descriptor, "rb") as stream:
-        mode = os.fstat(descriptor).st_mode
-        if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
-            code = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
-            raise OSError(code, "it is a folder" if code == errno.EISDIR else "it is a device or socket")
-        os.set_blocking(descriptor, True)
         return stream.read(max_bytes + 1)
 
 
@@ -172,7 +181,8 @@ def _once(stream: BinaryIO, path: str, keep_bytes: int) -> tuple[bytes, bytes, i
     except (OSError, ValueError):  # standard input that is no file, as in tests
         key = (path, id(stream))
     if key not in _pipes:
-        _pipes[key] = (stream, head_and_tail(plain(_chunks(stream, path), path), keep_bytes))
+        chunks = islice(_chunks(stream, path), MAX_PIPE_BYTES // CHUNK_BYTES)
+        _pipes[key] = (stream, head_and_tail(plain(chunks, path), keep_bytes))
     return _pipes[key][1]
 
 
@@ -256,7 +266,9 @@ def _text_of(
     if looks_binary(head):
         raise InputError(f"{name} is no text", hint="give the text that a tool printed, or a report in JSON")
     if not left_out:
-        return EvidenceText(path=path, text=decode(head + tail), num_bytes=size, sha256=sha256)
+        text, num_lines = _fewer_lines(decode(head + tail))
+        note = f"{num_lines:,} lines in the middle were left out" if num_lines else None
+        return EvidenceText(path=path, text=text, num_bytes=size, sha256=sha256, note=note)
     # Cut at line ends, so that no half line is read as a whole one.
     head = head[: head.rfind(b"\n") + 1] or head
     tail = tail[tail.find(b"\n") + 1 :] or tail
@@ -264,14 +276,33 @@ def _text_of(
         f"only the first {format_bytes(len(head))} and the last {format_bytes(len(tail))} were read; "
         f"{format_bytes(left_out)} between them were left out"
     )
+    text, num_lines = _fewer_lines(decode(head) + "\n" + decode(tail))
+    if num_lines:
+        note += f", and {num_lines:,} lines of what was read"
     return EvidenceText(
         path=path,
-        text=decode(head) + "\n" + decode(tail),
+        text=text,
         num_bytes=size,
         sha256=sha256,
         left_out_bytes=left_out,
         note=note,
     )
+
+
+def _fewer_lines(text: str) -> tuple[str, int]:
+    """At most `MAX_LINES` lines, from both ends, and how many were left out."""
+    count = text.count("\n") + text.count("\r")
+    if count <= MAX_LINES:
+        return text, 0
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    left_out = text.count("\n") - MAX_LINES
+    if left_out <= 0:
+        return text, 0
+    start, end = 0, text.rindex("\n")
+    for _ in range(MAX_LINES // 2):
+        start = text.index("\n", start) + 1
+        end = text.rindex("\n", 0, end)
+    return text[:start] + text[end + 1 :], left_out
 
 
 def _refuse_packed(path: str, magic: bytes) -> None:

@@ -14,7 +14,7 @@ from pathlib import PurePath
 
 from distdoctor.errors import InputError
 from distdoctor.evidence import STDIN, find_files, read_head
-from distdoctor.evidence_bytes import decode
+from distdoctor.evidence_bytes import decode, looks_binary
 from distdoctor.pasted import clean_pasted
 from distdoctor.report.model import Report
 
@@ -56,12 +56,12 @@ class SortedEvidence:
 
 
 _ENV_LINES = re.compile(
-    r"^\s*Collecting environment information|^\s*PyTorch version\s*:|\|\s*NVIDIA-SMI\s+[\d.]|NVSMI LOG|"
-    r"^\s*GPU \d+: .+\(UUID: |^\s*GPU0\s+GPU1|^\s*(?:Clocks (?:Throttle|Event) Reasons|ECC Errors|Remapped Rows)\s*$|"
+    r"^[ \t]*Collecting environment information|^[ \t]*PyTorch version\s*:|\|\s*NVIDIA-SMI\s+[\d.]|NVSMI LOG|"
+    r"^[ \t]*GPU \d+: .+\(UUID: |^[ \t]*GPU0\s+GPU1|^[ \t]*(?:Clocks (?:Throttle|Event) Reasons|ECC Errors|Remapped Rows)[ \t]*$|"
     r"Failed to initialize NVML|couldn't communicate with the NVIDIA driver|Unable to determine the device handle for|"
-    r"^\s*No devices were found|Infiniband device '|^\s*CA '[\w.-]+'|^\s*hca_id:|==> \S+ \((?:Up|Down)\)|"
-    r"^\s*\d+: [\w.@-]+: <[A-Z,_]+>|NVRM: |SXid \(|fallen off the bus|[Oo]ut of memory: Kill|oom-kill:constraint|"
-    r"mlx5_core [0-9a-f:.]+|nv-fabricmanager|nvidia-fabricmanager|^\s*(?:export )?NCCL_[A-Z_]+=|"
+    r"^[ \t]*No devices were found|Infiniband device '|^[ \t]*CA '[\w.-]+'|^[ \t]*hca_id:|==> \S+ \((?:Up|Down)\)|"
+    r"^[ \t]*\d+: [\w.@-]+: <[A-Z,_]+>|NVRM: |SXid \(|fallen off the bus|[Oo]ut of memory: Kill|oom-kill:constraint|"
+    r"mlx5_core [0-9a-f:.]+|nv-fabricmanager|nvidia-fabricmanager|^[ \t]*(?:export )?NCCL_[A-Z0-9_]+=|"
     r"\[\s*\d+\.\d{6}\] |^\d+,\d+,\d+,[-c+][^;]*;|kernel: |utilization\.gpu|"
     r"(?:utilization|temperature|memory|power|clocks|ecc\.mode|remapped_rows|"
     r"retired_pages)\.\w+(?: \[\S+\])?,|clocks_(?:throttle|event)_reasons\.|ecc\.errors\.|pcie\.link\.|No module named 'torch'",
@@ -135,16 +135,28 @@ def explain(
     *,
     readers: Sequence[EvidenceReader] = READERS,
 ) -> tuple[list[Report], tuple[UnknownFile, ...]]:
-    """One report a reader, made by `build` of its files, and the files that nobody knows.
+    """One report a reader, made by `build` of its files, and the files that nobody knows or could read.
 
-    Raises InputError when no file is known; its message shows how the first begins, its hint what is known.
+    Raises InputError when no file is known or none can be read; of an unknown one its message shows how it begins,
+    its hint what is known.
     """
     found = sort_evidence(paths, readers=readers)
     if not found.by_reader:
         first = found.unknown[0]
         more = f" (and {len(found.unknown) - 1} more)" if len(found.unknown) > 1 else ""
         raise InputError(f"{first.why}{more}", hint=f"known kinds: {known_kinds(readers)}")
-    return [build(reader, files) for reader, files in found.by_reader], found.unknown
+    reports: list[Report] = []
+    unknown = list(found.unknown)
+    failures: list[InputError] = []
+    for reader, files in found.by_reader:
+        try:
+            reports.append(build(reader, files))
+        except InputError as error:
+            failures.append(error)
+            unknown += [UnknownFile(path=path, why=error.message) for path in files]
+    if not reports:
+        raise failures[0]
+    return reports, tuple(unknown)
 
 
 def known_kinds(readers: Sequence[EvidenceReader] = READERS) -> str:
@@ -162,6 +174,8 @@ def load_handler(reader: EvidenceReader) -> Callable[..., object]:
 def _describe(path: str, head: bytes) -> str:
     """ "`x.txt` is of no kind that is known; it begins `…`"."""
     name = "standard input" if path == STDIN else f"`{path}`"
+    if not head.strip():
+        return f"{name} is empty"
     lines = (line.strip() for line in clean_pasted(decode(head[:4096])).split("\n"))
     first = next((line for line in lines if line and line.isprintable()), "")
     if not first:
@@ -169,5 +183,7 @@ def _describe(path: str, head: bytes) -> str:
         return (
             f"{name} is of no kind that is known, and has no readable line{f' ({suffix})' if suffix else ''}"
         )
+    if looks_binary(head):
+        return f"{name} is no text"
     shown = first if len(first) <= _FIRST_LINE_CHARACTERS else first[: _FIRST_LINE_CHARACTERS - 1] + "…"
     return f"{name} is of no kind that is known; it begins `{shown}`"

@@ -187,3 +187,64 @@ def test_a_python_that_hangs_is_never_ok(tmp_path: Path) -> None:
     verdict = json.loads(done.stdout)["verdict"]
     # One second is too short to convict it, and enough not to call it healthy.
     assert verdict["status"] in ("unknown", "critical", "warning")
+
+
+# --- evidence ---
+
+
+def folder_of(tmp_path: Path, **files: bytes) -> str:
+    (tmp_path / "in").mkdir()
+    for name, data in files.items():
+        (tmp_path / "in" / name).write_bytes(data)
+    return str(tmp_path / "in")
+
+
+@pytest.mark.parametrize("command", ["explain", "compare", "merge"])
+def test_a_broken_report_among_good_ones_is_named_and_costs_no_other(command: str, tmp_path: Path) -> None:
+    good = encode(slow_gpu())
+    folder = folder_of(tmp_path, good=good, broken=good[: len(good) // 2])
+    files = (f"{folder}/good", f"{folder}/broken")
+    done = distdoctor(*(("report", "merge") if command == "merge" else (command,)), *files)
+    assert done.returncode == 11, done.stderr
+    assert "rank 19" in done.stdout
+    assert "broken" in done.stdout
+
+
+def test_junk_beside_a_healthy_text_is_no_clean_bill(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, a=b"NCCL_DEBUG=WARN\n", junk=bytes(range(256)) * 40)
+    for command in ("explain", "env"):
+        done = distdoctor(command, folder, "--format", "json")
+        assert done.returncode == 3
+        verdict = json.loads(done.stdout)["verdict"]
+        assert verdict["title"] == "cannot tell: 1 of 2 inputs could not be read"
+        assert "junk" in verdict["summary"]
+
+
+def test_one_side_alone_is_not_compared(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, a=b"NCCL_DEBUG=WARN\n", junk=b"\x00\x01\x02" * 900)
+    assert_told(distdoctor("compare", f"{folder}/a", f"{folder}/junk"), 3, "fewer than two hosts to compare")
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["\n", "x\n", "x\r", "NCCL_FOO=1\n", "=" * 16_000 + "\n", "[" * 16_000 + ",\n", " " * 9000 + ",[\n"],
+)
+def test_no_text_takes_longer_than_its_size(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "log.txt"
+    path.write_text("NCCL_DEBUG=WARN\n" + line * min(600_000, 8_000_000 // len(line)))
+    began = time.monotonic()
+    done = distdoctor("explain", str(path), "--format", "json")
+    # Some 2 s on a slow core; what is not linear takes minutes.
+    assert time.monotonic() - began < END_S * 0.8
+    assert done.returncode in (0, 3)
+    assert json.loads(done.stdout)["inputs"]
+
+
+def test_a_pipe_that_never_ends_is_left() -> None:
+    done = shell("$D explain - < /dev/zero")
+    assert_told(done, 3, "no kind that is known")
+
+
+def test_variables_with_a_digit_in_their_name_are_known(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, a=b"export NCCL_P2P_DISABLE=1\n")
+    assert "NCCL_P2P_DISABLE" in distdoctor("explain", f"{folder}/a", "-v").stdout

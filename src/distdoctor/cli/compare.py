@@ -10,7 +10,7 @@ import typer
 
 from distdoctor.cli.options import output_options
 from distdoctor.cli.output import Names, OutputOptions, emit, prepare_outputs
-from distdoctor.errors import UsageError
+from distdoctor.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from distdoctor.report.compare_report import Side
@@ -39,22 +39,30 @@ def compare(
     """
     from distdoctor.env.catalog.relevance import env_relevance
     from distdoctor.report.compare_report import compare_report, holders_of_sides
+    from distdoctor.report.unread import name_unread
 
     prepared = prepare_outputs(output, Names(command="compare", host=f"{len(files)}-files"))
     started = datetime.now(timezone.utc)
     sides, inputs = _read_sides(files, output)
-    if len(holders_of_sides(sides)) < 2 and all(each.read for each in inputs):
+    unread = [each for each in inputs if not each.read]
+    enough = len(holders_of_sides(sides)) > 1
+    if not enough and unread:
+        why = unread[0].why_not or ""
+        raise InputError(
+            f"fewer than two hosts to compare: {why if unread[0].path in why else f'`{unread[0].path}` is {why}'}"
+        )
+    if not enough:
         raise UsageError(
             f"only one host in {', '.join(files)}: nothing to compare with", hint="give two files or more"
         )
     report = compare_report(sides, env_relevance, argv=tuple(sys.argv[1:]), inputs=inputs, started=started)
-    raise typer.Exit(emit(report, prepared))
+    raise typer.Exit(emit(name_unread(report), prepared))
 
 
 def _read_sides(files: list[str], output: OutputOptions) -> tuple[list[Side], list[InputFile]]:
-    """Reports as they are; of text, one report for each host in it. Raises InputError when nothing can be read."""
+    """Reports as they are; of text, one report for each host in it. Raises InputError for a path that is not there."""
     from distdoctor.cli.env import make_request
-    from distdoctor.cli.report import read_report
+    from distdoctor.cli.report import read_reports
     from distdoctor.env.text_report import reports_from_text
     from distdoctor.evidence import read_evidence
     from distdoctor.explain import sort_evidence
@@ -65,13 +73,20 @@ def _read_sides(files: list[str], output: OutputOptions) -> tuple[list[Side], li
     inputs: list[InputFile] = []
     found = sort_evidence(files)
     for reader, paths in found.by_reader:
-        if reader.name == "report":
-            sides += [Side(label=path, report=read_report(path)) for path in paths]
-            inputs += [read_evidence(path).input_file("distdoctor report") for path in paths]
-        else:
-            reports, read = reports_from_text(make_request("env", output), paths)
-            sides += [Side(label=label, report=report) for label, report in reports]
-            inputs += read
+        try:
+            if reader.name == "report":
+                read, unread = read_reports(paths)
+                sides += [Side(label=each.label, report=each.report) for each in read]
+                inputs += [read_evidence(each.label).input_file("distdoctor report") for each in read]
+                inputs += unread
+            else:
+                reports, told = reports_from_text(make_request("env", output), paths)
+                sides += [Side(label=label, report=report) for label, report in reports]
+                inputs += told
+        except InputError as error:
+            inputs += [
+                InputFile(path=path, kind=reader.name, read=False, why_not=error.message) for path in paths
+            ]
     inputs += [
         InputFile(path=each.path, kind="unknown", read=False, why_not=each.why) for each in found.unknown
     ]

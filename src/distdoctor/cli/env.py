@@ -98,11 +98,12 @@ def make_request(command: str, output: OutputOptions) -> Request:
 def _from_files(files: list[str], output: OutputOptions) -> int:
     from distdoctor.env.build import env_report
     from distdoctor.env.from_text import facts_from_files, members_of
+    from distdoctor.report.unread import name_unread
 
     prepared = prepare_outputs(output, Names(command="env", host="files"))
     request = make_request("env", output)
     facts, inputs = facts_from_files(files)
-    return emit(env_report(request, members_of(facts), inputs=inputs), prepared)
+    return emit(name_unread(env_report(request, members_of(facts), inputs=inputs)), prepared)
 
 
 def _live(options: LiveOptions, output: OutputOptions, pid: str | None) -> int:

@@ -45,14 +45,17 @@ def explain(
 
 def _build(reader: EvidenceReader, paths: Sequence[str], output: OutputOptions) -> Report:
     """The report of the files that one reader knows. Each reader of `explain.READERS` has a line here."""
+    from msgspec.structs import replace
+
     from distdoctor.cli.env import make_request
-    from distdoctor.cli.report import read_report
+    from distdoctor.cli.report import read_reports
     from distdoctor.env.text_report import report_from_text
-    from distdoctor.report.merge import NamedReport, merge_reports
+    from distdoctor.report.merge import merge_reports
 
     if reader.name == "report":
-        reports = [NamedReport(label=path, report=read_report(path)) for path in paths]
-        return reports[0].report if len(reports) == 1 else merge_reports(reports)
+        reports, unread = read_reports(paths)
+        report = reports[0].report if len(reports) == 1 else merge_reports(reports)
+        return replace(report, inputs=(*report.inputs, *unread))
     return report_from_text(make_request("explain", output), paths)
 
 
@@ -62,9 +65,10 @@ def _one_report(reports: Sequence[Report], unknown: Sequence[tuple[str, str]]) -
 
     from distdoctor.report.merge import NamedReport, merge_reports
     from distdoctor.report.model import InputFile
+    from distdoctor.report.unread import name_unread
 
     report = reports[0]
     if len(reports) > 1:
         report = merge_reports([NamedReport(label=each.tool.command, report=each) for each in reports])
     unread = tuple(InputFile(path=path, kind="unknown", read=False, why_not=why) for path, why in unknown)
-    return replace(report, inputs=(*report.inputs, *unread))
+    return name_unread(replace(report, inputs=(*report.inputs, *unread)))

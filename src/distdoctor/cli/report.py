@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated
 
 import typer
+from msgspec.structs import replace as replace_struct
 
 from distdoctor.cli.options import output_options
 from distdoctor.cli.output import Format, Names, OutputOptions, emit, prepare_outputs
@@ -15,7 +17,8 @@ from distdoctor.evidence import read_bounded
 from distdoctor.report.codec import MAX_REPORT_BYTES, decode
 from distdoctor.report.exit_code import FailOn
 from distdoctor.report.merge import NamedReport, merge_reports
-from distdoctor.report.model import Report
+from distdoctor.report.model import InputFile, Report
+from distdoctor.report.unread import name_unread
 
 ReportFile = Annotated[str, typer.Argument(metavar="REPORT", help="a report in JSON; - is standard input")]
 ReportFiles = Annotated[list[str], typer.Argument(metavar="REPORT…", help="reports in JSON")]
@@ -44,8 +47,9 @@ def show(report: ReportFile, *, output: OutputOptions) -> None:
 @output_options
 def merge(reports: ReportFiles, *, output: OutputOptions) -> None:
     """Make one incident report of several: one verdict, all findings, contradictions shown."""
-    parts = [NamedReport(label=path, report=read_report(path)) for path in reports]
+    parts, unread = read_reports(reports)
     merged = merge_reports(parts)
+    merged = name_unread(replace_struct(merged, inputs=(*merged.inputs, *unread)))
     raise typer.Exit(emit(merged, prepare_outputs(output, names_in(merged))))
 
 
@@ -64,6 +68,20 @@ def redact(report: ReportFile, *, output: OutputOptions) -> None:
         fail_on=output.fail_on or FailOn.NEVER,
     )
     raise typer.Exit(emit(told, prepare_outputs(options, names_in(told))))
+
+
+def read_reports(paths: Sequence[str]) -> tuple[list[NamedReport], list[InputFile]]:
+    """The reports that can be read, and the files that cannot. Raises InputError when none can."""
+    parts: list[NamedReport] = []
+    unread: list[InputFile] = []
+    for path in paths:
+        try:
+            parts.append(NamedReport(label=path, report=read_report(path)))
+        except InputError as error:
+            if len(unread) + 1 == len(paths):
+                raise
+            unread.append(InputFile(path=path, kind="distdoctor report", read=False, why_not=error.message))
+    return parts, unread
 
 
 def read_report(path: str) -> Report:

@@ -145,14 +145,12 @@ def make_verdict(
     notes = f" {len(counted)} note{'s' if len(counted) > 1 else ''} below." if counted else ""
     if status is Status.UNKNOWN:
         essential = [each for each in skipped if each.essential]
-        reason = missing or (
-            f"not seen: {essential[0].what} ({essential[0].reason})" if essential else unseen
-        )
+        reason = missing or (f"not seen: {essential[0].what} ({essential[0].reason})" if essential else "")
         title = _unknown_title(subject, essential)
         return Verdict(
             status=status,
             title=title[:MAX_TITLE],
-            summary=f"{_sentence(reason)} No fault found in {seen}{unseen}.{notes}",
+            summary=f"{_sentence(reason)} No fault found in {seen}{unseen}.{notes}".lstrip(),
             confidence=Confidence.HIGH,
         )
     title = f"no fault found in {seen}{unseen}"

@@ -60,9 +60,10 @@ def _code(report: Report, fail_on: FailOn) -> ExitCode:
 
 
 def is_unanswered(report: Report) -> bool:
-    """True when a rank or host is missing, or a check that the command calls essential could not be done.
+    """True when a rank or host is missing, an input was not read or only in part, or an essential check not be done.
 
     Other skipped checks alone never leave the question unanswered.
     """
     missing = report.subject.missing_ranks or report.subject.missing_hosts
-    return bool(missing) or any(skip.essential for skip in report.skipped)
+    unread = any(not each.read or each.why_not for each in report.inputs)
+    return bool(missing) or unread or any(skip.essential for skip in report.skipped)

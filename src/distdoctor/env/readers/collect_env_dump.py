@@ -40,10 +40,10 @@ _LABELS = {
 _FIELD = re.compile(
     rf"^[\s|*-]*(?P<label>{'|'.join(map(re.escape, _LABELS))})\s*:\*{{0,2}}[ \t]*(?P<value>.*)$"
 )
-_START = re.compile(r"^[\s|*-]*(?:Collecting environment information|PyTorch version\s*:)", re.MULTILINE)
+_START = re.compile(r"^[ \t|*-]*(?:Collecting environment information|PyTorch version\s*:)", re.MULTILINE)
 _GPU_LINE = re.compile(r"^\s*(?:GPU \d+:|MIG )")
 # vLLM prints the system before PyTorch.
-_VLLM_START = re.compile(r"^\s*System Info\s*$", re.MULTILINE)
+_VLLM_START = re.compile(r"^[ \t]*System Info[ \t]*$", re.MULTILINE)
 _TRACEBACK_FRAME = re.compile(r'^\s+File "(?P<file>[^"]+)", line (?P<line>\d+)')
 _EXCEPTION = re.compile(
     r"^(?P<type>(?:\w+\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning)?)(?:: (?P<text>.*))?$"

@@ -16,7 +16,7 @@ _PACKAGE = re.compile(
     r"^\s*\[(?:pip3?|conda)\]\s+(?P<name>[A-Za-z0-9][\w.-]*)(?:==|\s+)\(?(?P<version>[^\s@)]+)"
 )
 _NCCL_TUPLE = re.compile(r"nccl\.version\(\)\D{0,6}\(?\s*(\d+)\s*,\s*(\d+)(?:\s*,\s*(\d+))?")
-_NCCL_ENV = re.compile(r"^\s*(?:export )?NCCL_VERSION=['\"]?(\d[\w.]*)(?=[-\s'\"])", re.MULTILINE)
+_NCCL_ENV = re.compile(r"^[ \t]*(?:export )?NCCL_VERSION=['\"]?(\d[\w.]*)(?=[-\s'\"])", re.MULTILINE)
 
 
 def torch_of(dump: Dump, origin: str) -> TorchFacts | None:

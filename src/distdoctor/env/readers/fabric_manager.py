@@ -7,7 +7,9 @@ import re
 from distdoctor.env.facts.gpu import GpuFacts
 
 _UNIT = re.compile(r"nvidia-fabricmanager(?:\.service)?|nv-fabricmanager|nvlsm")
-_ACTIVE = re.compile(r"^\s*Active: (?P<state>active|inactive|failed|activating|deactivating)\b", re.MULTILINE)
+_ACTIVE = re.compile(
+    r"^[ \t]*Active: (?P<state>active|inactive|failed|activating|deactivating)\b", re.MULTILINE
+)
 _FAILED = re.compile(
     r"nvidia-fabricmanager\.service: (?:Control process exited|Main process exited|Failed with result|start request "
     r"repeated)[^\n]*"

@@ -79,7 +79,13 @@ def hosts_in(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(line.host for line in parse_lines(text) if line.host and line.tag is not None))
 
 
+# One look for all words of all patterns: most lines of most files hold none.
+_ANY_WORD = re.compile("|".join(sorted({re.escape(word) for pattern in PATTERNS for word in pattern.words})))
+
+
 def _match(message: str) -> tuple[re.Match[str], KernelEventKind, bool | None] | None:
+    if _ANY_WORD.search(message) is None:
+        return None
     for pattern in PATTERNS:
         if any(word in message for word in pattern.words):
             match = pattern.regex.search(message)

@@ -10,7 +10,7 @@ from distdoctor.env.readers.smi_table import NOT_REPORTED
 from distdoctor.env.readers.smi_values import CONVERT, FIELDS
 from distdoctor.report.model import SkipCause
 
-_UNIT = re.compile(r"\s*\[[^\]]*\]\s*$")
+_UNIT = re.compile(r"\[[^\[\]]*\]\s*$")
 _THROTTLE = {
     "hw_slowdown": "hw_slowdown", "hw_thermal_slowdown": "hw_thermal", "hw_power_brake_slowdown": "power_brake",
     "sw_power_cap": "sw_power_cap", "sw_thermal_slowdown": "sw_thermal", "gpu_idle": "idle",
@@ -53,6 +53,8 @@ def read_csv(text: str, origin: str) -> GpuFacts:
 
 
 def _columns(line: str) -> list[str]:
+    if "," not in line:
+        return []
     names = [_UNIT.sub("", name).strip().lower() for name in line.split(",")]
     known = sum(name in FIELDS or _is_throttle(name) for name in names)
     return names if known >= _MIN_KNOWN_COLUMNS and known >= len(names) / 2 else []

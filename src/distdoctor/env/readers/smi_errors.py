@@ -29,7 +29,7 @@ _STATES = (
     (re.compile(r"Failed to initialize NVML: (?:Unknown Error|GPU access blocked by the operating system)",
                 re.IGNORECASE), NvmlState.UNKNOWN_ERROR),
 )  # fmt: skip
-_NO_DEVICES = re.compile(r"^\s*No devices were found\s*$", re.MULTILINE)
+_NO_DEVICES = re.compile(r"^[ \t]*No devices were found[ \t]*$", re.MULTILINE)
 _LIBRARY = re.compile(r"NVML library version:\s*(?P<version>\d[\d.]+)")
 # The kernel's own words for the mismatch; quotation marks and line breaks differ between versions.
 _MISMATCH = re.compile(

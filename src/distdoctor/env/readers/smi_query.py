@@ -22,7 +22,7 @@ _VALUE = re.compile(r"^(?P<indent>\s*)(?P<key>[A-Za-z][^:|]{0,60}?)\s+: ?(?P<val
 # A table pasted through a ticket may lose the run of spaces before its colon; only known labels are taken then.
 _TIGHT = re.compile(r"^(?P<indent>\s*)(?P<key>[A-Za-z][^:|]{2,40}): (?P<value>[^:|]+)$")
 _HEADING = re.compile(r"^(?P<indent>\s*)(?P<key>[A-Z][A-Za-z0-9 ./()-]{1,50})$")
-_LOG = re.compile(r"=+\s*NVSMI LOG\s*=+")
+_LOG = re.compile(r"=[ \t]*NVSMI LOG[ \t]*=")
 
 # Sections that alone show that a text is such a log, even when its head is missing.
 _TELLING = frozenset(

@@ -23,7 +23,9 @@ _LINE = re.compile(
     r"^\s*(?:[-+]+\s*)?(?:\(\S+ pid=\d+\)\s*)?(?:export\s+|declare -x\s+|set(?:env)?\s+|env\s+|-[ex]\s+|--env[= ])?"
     r"(?=[A-Z][A-Z0-9_]{2,80}=)(?P<rest>.*)$"
 )
-_ALLOCATOR = re.compile(r"^\s*Caching allocator config\s*:\s*(?P<value>\{.{0,2000}\})\s*$", re.MULTILINE)
+_ALLOCATOR = re.compile(
+    r"^[ \t]*Caching allocator config[ \t]*:[ \t]*(?P<value>\{.{0,2000}\})[ \t]*$", re.MULTILINE
+)
 _MAX_NAMES = 500
 
 # Beside the values that a text does show: absence in a text is not absence in the process.
