@@ -95,7 +95,7 @@ def find_files(paths: Sequence[str]) -> list[str]:
     """
     files: list[str] = []
     for path in paths:
-        if path != STDIN and Path(path).is_dir():
+        if path != STDIN and os.path.isdir(path):  # noqa: PTH112 - False, not an error, where we may not look
             inside = _walk(Path(path))
             if not inside:
                 raise InputError(f"no files in folder `{path}`")
@@ -195,6 +195,10 @@ def _digest(stream: BinaryIO) -> str:
 
 def _walk(folder: Path) -> list[str]:
     found: list[str] = []
+    try:
+        os.scandir(folder).close()
+    except OSError as error:
+        raise InputError(f"cannot list folder `{folder}`: {error.strerror}") from None
     for parent, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):

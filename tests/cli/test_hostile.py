@@ -248,3 +248,46 @@ def test_a_pipe_that_never_ends_is_left() -> None:
 def test_variables_with_a_digit_in_their_name_are_known(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, a=b"export NCCL_P2P_DISABLE=1\n")
     assert "NCCL_P2P_DISABLE" in distdoctor("explain", f"{folder}/a", "-v").stdout
+
+
+def test_what_looks_like_a_path_is_taken_for_a_file() -> None:
+    assert_told(distdoctor("/no/such"), 3, "`/no/such` is not there")
+    assert_told(distdoctor("explain", "x" * 5000), 3, "too long")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may look everywhere")
+def test_what_may_not_be_looked_at_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir(mode=0)
+    assert_told(distdoctor("explain", f"{tmp_path}/closed/x"), 3, "Permission denied")
+    assert_told(distdoctor("env", f"{tmp_path}/closed"), 3, "cannot list folder")
+    assert_told(distdoctor("env", "--no-torch", "-o", f"{tmp_path}/closed/x/"), 2, "Permission denied")
+    assert_told(distdoctor("env", "--no-torch", "-o", f"{tmp_path}/closed/x.json"), 2, "Permission denied")
+
+
+def test_what_the_system_says_of_a_file_is_no_secret(report_file: str) -> None:
+    assert_told(
+        distdoctor("report", "redact", report_file, "--redact-key", "/no/secret.txt"), 2, "No such file"
+    )
+
+
+def test_without_a_thread_to_spare_there_is_a_report(tmp_path: Path) -> None:
+    script = (
+        "import sys, threading\n"
+        'def start(self): raise RuntimeError("can\'t start new thread")\n'
+        "threading.Thread.start = start\n"
+        "sys.argv = ['distdoctor', *sys.argv[1:]]\n"
+        "from distdoctor.__main__ import main\n"
+        "main()\n"
+    )
+    for arguments in (("checkup",), ("env", "--no-torch")):
+        done = subprocess.run(
+            [sys.executable, "-c", script, *arguments, "--format", "json"],
+            capture_output=True,
+            text=True,
+            timeout=END_S,
+            check=False,
+        )
+        told = json.loads(done.stdout)
+        assert "a bug in distdoctor" not in done.stdout + done.stderr
+        assert any("no further thread" in each["reason"] for each in told["skipped"])
+        assert any(each["id"].startswith("memlock") or each["state"] == "passed" for each in told["checks"])

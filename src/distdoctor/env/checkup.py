@@ -102,7 +102,10 @@ def _collect(host: str, limit_s: float) -> tuple[EnvFacts, dict[str, float]]:
         finally:
             done.set()
 
-    threading.Thread(target=work, daemon=True, name="checkup").start()
+    try:
+        threading.Thread(target=work, daemon=True, name="checkup").start()
+    except RuntimeError:  # the limit on processes is reached: what needs no thread is collected at once
+        work()
     done.wait(limit_s)
     return collection.facts_so_far(), dict(collection.timings)
 

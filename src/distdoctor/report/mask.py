@@ -41,6 +41,10 @@ _BARE = re.compile(r"""(?:[^\s"'`]|["'`](?=\w))+""")
 _TO_LINE_END = re.compile(r"""[^\n⏎"'`]+""")
 _SCHEME = re.compile(r"(?:bearer|basic|digest|token|negotiate|apikey)\s+", re.IGNORECASE)
 _HEADERS = frozenset(("authorization", "proxy-authorization", "cookie", "set-cookie"))
+# First words of what the system says of a file.
+_ERRORS_BEGIN = frozenset(
+    ("Permission", "No", "Is", "Not", "File", "Too", "Input/output", "Read-only", "Operation")
+)
 _TRAILING = ",;:.)]}>…"
 
 # Kubernetes and task definitions: the name and the value are siblings.
@@ -238,6 +242,8 @@ def _value_span(text: str, match: re.Match[str], secrecy: Secrecy) -> tuple[int,
     if match["space"] is not None and not name.startswith("--"):
         # `HF_TOKEN   abc…` in a listing, against `HF_TOKEN is not set`.
         return (start, end) if len(value) >= 8 and _looks_random(value) else None
+    if "`" in (match["assign"] or "") and bare[0] in _ERRORS_BEGIN:
+        return None  # "cannot read `token.txt`: Permission denied"
     prose = (
         ":" in (match["assign"] or "") and "=" not in match["assign"] and "-" not in name and "_" not in name
     )

@@ -53,6 +53,9 @@ EXPECTED_EARLY = frozenset(
 )
 """Sections that a checkup asks for."""
 
+# Read from this process' own /proc files and variables.
+_CANNOT_HANG = frozenset({"variables", "scheduler", "process"})
+
 # The child is killed at its deadline and reaped; this long after it the parent stops waiting for that.
 PROBE_MARGIN_S = 5.0
 
@@ -164,15 +167,32 @@ class Collection:
             name: threading.Thread(target=self._run, args=(name, job), name=name, daemon=True)
             for name, job in jobs.items()
         }
-        for thread in threads.values():
-            thread.start()
+        for name, thread in threads.items():
+            try:
+                thread.start()
+            except RuntimeError:
+                self._without_thread(name, jobs[name])
         until = time.monotonic() + limit
         for name, thread in threads.items():
+            if thread.ident is None:
+                continue
             thread.join(max(0.0, until - time.monotonic()))
             if thread.is_alive():
                 why = Unread(cause=SkipCause.TIMED_OUT, reason=f"{name}: no answer within {limit:g} s")
                 self._put(name, None, why)
         return self._facts
+
+    def _without_thread(self, name: str, job: Collector) -> None:
+        """The limit on processes is reached. What cannot hang is collected all the same."""
+        if name in _CANNOT_HANG:
+            self._run(name, job)
+            return
+        why = Unread(
+            cause=SkipCause.FAILED,
+            reason=f"{name}: the system allows no further thread",
+            how="raise the limit on processes: `ulimit -u`, pids.max of the container",
+        )
+        self._put(name, None, why)
 
     def _run(self, name: str, job: Collector) -> None:
         began = time.monotonic()
