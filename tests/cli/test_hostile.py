@@ -291,3 +291,16 @@ def test_without_a_thread_to_spare_there_is_a_report(tmp_path: Path) -> None:
         assert "a bug in distdoctor" not in done.stdout + done.stderr
         assert any("no further thread" in each["reason"] for each in told["skipped"])
         assert any(each["id"].startswith("memlock") or each["state"] == "passed" for each in told["checks"])
+
+
+@pytest.mark.parametrize("command", [("env", "--no-torch"), ("checkup", "--expect", "gpu_type=H100")])
+def test_stderr_names_no_host_that_is_redacted(command: tuple[str, ...]) -> None:
+    environ = {
+        **os.environ,
+        "MASTER_ADDR": "node-17.corp.invalid",
+        "MASTER_PORT": "1",
+        "RANK": "0",
+        "WORLD_SIZE": "1",
+    }
+    done = distdoctor(*command, "--redact", env=environ)
+    assert "node-17" not in done.stderr + done.stdout

@@ -45,6 +45,7 @@ def checkup(
     Exits 11 only for a critical finding of high confidence.
     """
     from distdoctor.cli.env import make_request, names_of
+    from distdoctor.cli.failure import cleaned
     from distdoctor.env.checkup import Checkup, run_checkup
     from distdoctor.ranks.identity import single_identity
     from distdoctor.report.site import load_site
@@ -66,7 +67,8 @@ def checkup(
     )
     code = emit(report, prepared)
     if report.verdict.status is Status.UNKNOWN:
-        print(f"cannot tell: {report.verdict.summary}", file=sys.stderr)
+        why = "the report says why" if prepared.key is not None else cleaned(report.verdict.summary)
+        print(f"cannot tell: {why}", file=sys.stderr)
     raise typer.Exit(_exit_code(report, code, strict=strict, default=output.fail_on is None))
 
 

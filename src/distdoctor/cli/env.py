@@ -116,7 +116,7 @@ def _live(options: LiveOptions, output: OutputOptions, pid: str | None) -> int:
     request = make_request("env", output)
     if identity.world_size > 1 and pid is None:
         return _on_ranks(identity, options, request, prepared)
-    early = _Early(request, awaits_torch=options.torch and pid is None)
+    early = _Early(request, awaits_torch=options.torch and pid is None, silent=prepared.key is not None)
     if pid is not None:
         collected = collect_process_of_job(pid, identity, options, early)
     else:
@@ -130,6 +130,7 @@ def _on_ranks(identity: RankIdentity, options: LiveOptions, request: Request, pr
     from distdoctor.env.live import RankCollection
 
     collection = RankCollection(identity, options)
+    early = _Early(request, awaits_torch=options.torch, silent=prepared.key is not None)
 
     def report() -> int | None:
         collected = collection.conclude()
@@ -139,9 +140,7 @@ def _on_ranks(identity: RankIdentity, options: LiveOptions, request: Request, pr
         result = env_report(request, collected.members, absent=collected.absent, timings=collected.timings)
         return emit(result, prepared, under_launcher=True)
 
-    return run_as_rank(
-        collection, lambda: collection.collect(_Early(request, awaits_torch=options.torch)), report
-    )
+    return run_as_rank(collection, lambda: collection.collect(early), report)
 
 
 def _launch(num_ranks: int) -> int:
@@ -169,13 +168,16 @@ def names_of(command: str, identity: RankIdentity) -> Names:
 
 
 class _Early:
-    """Says what is known before torch is back: two lines at most, on stderr."""
+    """Says what is known before torch is back: two lines at most, on stderr. Silent where names are replaced."""
 
-    def __init__(self, request: Request, *, awaits_torch: bool) -> None:
+    def __init__(self, request: Request, *, awaits_torch: bool, silent: bool) -> None:
         self._request = request
         self._awaits_torch = awaits_torch
+        self._silent = silent
 
     def __call__(self, facts: EnvFacts) -> None:
+        if self._silent:
+            return
         from distdoctor.env.early import early_lines
         from distdoctor.report.mask import mask_text
         from distdoctor.report.seal import visible

@@ -13,13 +13,13 @@ from distdoctor.errors import DistdoctorError
 def report_failure(argv: Sequence[str], error: Exception) -> None:
     """Say what is wrong and what to do. Under `--format json` stdout stays JSON, also now."""
     if isinstance(error, DistdoctorError):
-        print(f"error: {_safe(error.message)}", file=sys.stderr)
+        print(f"error: {cleaned(error.message)}", file=sys.stderr)
         if error.hint:
-            print(f"hint: {_safe(error.hint)}", file=sys.stderr)
+            print(f"hint: {cleaned(error.hint)}", file=sys.stderr)
     else:
         where = _innermost(error)
         print(
-            f"error: a bug in distdoctor: {type(error).__name__}: {_safe(str(error))} ({where})",
+            f"error: a bug in distdoctor: {type(error).__name__}: {cleaned(str(error))} ({where})",
             file=sys.stderr,
         )
         print("hint: set DISTDOCTOR_DEBUG=1 for the traceback and attach it to a bug report", file=sys.stderr)
@@ -57,7 +57,7 @@ def wants_json(argv: Sequence[str]) -> bool:
     )
 
 
-def _safe(text: str) -> str:
+def cleaned(text: str) -> str:
     """A message without secrets and control characters: it may quote a command line or a file."""
     from distdoctor.report.mask import mask_text
     from distdoctor.report.seal import visible
