@@ -6,19 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from distdoctor.report.checking import Unread
 from distdoctor.report.model import SkipCause
 
+__all__ = ["Reading", "Section", "Unread", "UnreadError"]
+
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unread:
-    """Why a fact is None."""
-
-    cause: SkipCause
-    reason: str
-    how: str | None = None
-    """The command or step that would supply it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
