@@ -10,10 +10,12 @@ from distdoctor.env.checks.all import ENV_CHECKS
 from distdoctor.env.checks.job import JOB_CHECKS
 from distdoctor.env.expect import BASELINE_ID, EXPECTED_ID
 from distdoctor.errors import UsageError
+from distdoctor.nccl_bench.checks.all import BENCH_CHECKS
 
 KNOWN_IDS = (
     *(check.id for check in ENV_CHECKS),
     *(check.id for check in JOB_CHECKS),
+    *(check.id for check in BENCH_CHECKS),
     EXPECTED_ID,
     BASELINE_ID,
     "rank-missing",

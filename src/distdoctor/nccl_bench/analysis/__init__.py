@@ -1,0 +1,1 @@
+"""Pure arithmetic over measured times and bandwidths."""

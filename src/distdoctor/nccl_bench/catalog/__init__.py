@@ -1,0 +1,1 @@
+"""Published figures with their sources, and rules about hardware."""

@@ -1,0 +1,1 @@
+"""Pure functions from a benchmark's facts to findings; one topic a file."""

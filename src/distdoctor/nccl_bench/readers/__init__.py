@@ -1,0 +1,1 @@
+"""The same facts from tables and logs that people have."""
