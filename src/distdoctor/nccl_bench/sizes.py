@@ -1,0 +1,73 @@
+"""Sizes of messages as people write them, and the sizes of a sweep. K, M and G are powers of 1024, as in nccl-tests."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from distdoctor.errors import UsageError
+from distdoctor.units import GIB, KIB, MIB
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:(k|m|g|t)(?:i?b)?|b)?", re.IGNORECASE)
+_UNIT = {"": 1, "k": KIB, "m": MIB, "g": GIB, "t": 1024 * GIB}
+
+# No buffer of one rank is larger; a longer number is a slip.
+MAX_SIZE_BYTES = 1024 * GIB
+
+# A sweep with more sizes than this was meant otherwise (a step in bytes instead of a factor).
+MAX_SIZES = 512
+
+DEFAULT_FACTOR = 4
+
+
+def parse_size(text: str) -> int:
+    """Bytes of "1024", "64K", "64 KiB", "1.5G". Raises UsageError."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(f"`{text[:40]}` is no size", hint="write 1024, 64K, 16M or 1G (powers of 1024)")
+    size = float(match[1]) * _UNIT[(match[2] or "").lower()]
+    if size > MAX_SIZE_BYTES:
+        raise UsageError(f"`{text[:40]}` is larger than 1 TiB")
+    if size != int(size) or size < 1:
+        raise UsageError(f"`{text[:40]}` is not a whole number of bytes, at least 1")
+    return int(size)
+
+
+def parse_sizes(text: str) -> tuple[int, ...]:
+    """Sizes of "1K,64K,1M", ascending and each once. Raises UsageError."""
+    sizes = sorted({parse_size(word) for word in text.split(",") if word.strip()})
+    if not sizes:
+        raise UsageError("--sizes names no size", hint="write --sizes 1K,1M,64M")
+    return tuple(sizes)
+
+
+def size_sweep(
+    smallest: int, largest: int, *, factor: float | None = None, step: int | None = None
+) -> tuple[int, ...]:
+    """Sizes from `smallest` to `largest` by a factor (4 when neither is given) or a step in bytes.
+
+    As nccl-tests' -b -e -f -i; the largest is in it when the steps meet it. Raises UsageError.
+    """
+    if smallest > largest:
+        raise UsageError(f"the smallest size, {smallest} bytes, is larger than the largest, {largest}")
+    if factor is not None and step is not None:
+        raise UsageError("--size-factor and --size-step exclude one another")
+    if factor is not None and factor <= 1:
+        raise UsageError(f"--size-factor {factor:g} does not grow", hint="write 2 or 4")
+    sizes = [smallest]
+    while len(sizes) <= MAX_SIZES:
+        following = sizes[-1] + step if step is not None else int(sizes[-1] * (factor or DEFAULT_FACTOR))
+        if following > largest:
+            return tuple(sizes)
+        if following == sizes[-1]:
+            raise UsageError("the sweep does not advance", hint="take a larger --size-factor")
+        sizes.append(following)
+    raise UsageError(f"the sweep has more than {MAX_SIZES} sizes", hint="take a larger factor or step")
+
+
+def fitting(
+    sizes: Sequence[int], needed: Sequence[int], available_bytes: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """(sizes whose buffers fit, sizes whose buffers do not); `needed` is the memory of each."""
+    fit = tuple(size for size, need in zip(sizes, needed, strict=True) if need <= available_bytes)
+    return fit, tuple(size for size in sizes if size not in set(fit))
