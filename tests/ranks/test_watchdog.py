@@ -41,6 +41,8 @@ RUNS: dict[str, dict[str, Any]] = {
     "slow": {"faults": {1: "slow"}},
     "store frozen": {"faults": {3: "sleep"}, "stop_store_after_s": DEADLINE_S / 2},
     "terminated": {"faults": {0: "exit"}, "deadline_s": 60.0, "terminate_after_s": scaled(0.5)},
+    "an error": {"faults": {2: "raise"}, "deadline_s": 60.0, "gives_up": True},
+    "a death noticed": {"faults": {3: "exit"}, "deadline_s": 60.0, "gives_up": True},
 }
 
 
@@ -58,6 +60,7 @@ class Watched:
                 "deadline_s": options.get("deadline_s", DEADLINE_S),
                 "faults": {str(rank): do for rank, do in faults.items()},
                 "terminate_after_s": options.get("terminate_after_s"),
+                "gives_up": options.get("gives_up", False),
             },
             limit_s=LIMIT_S,
             store=True,
@@ -121,3 +124,18 @@ def test_when_the_store_freezes_every_rank_speaks_for_itself(runs: dict[str, Wat
     assert len(stalls) == WORLD_SIZE
     assert all("no answer" in stall["store_lost"] for stall in stalls)
     assert [outcome.exit_code for outcome in outcomes] == [3] * WORLD_SIZE
+
+
+def test_a_rank_that_cannot_go_on_says_why_and_all_end_at_once(runs: dict[str, Watched]) -> None:
+    outcomes, stalls = runs["an error"].end()
+    assert [stall["missing"] for stall in stalls] == [[2]]
+    assert stalls[0]["errors"] == [[2, "ValueError: no such thing"]]
+    assert not any(outcome.ending == "hung" for outcome in outcomes)
+
+
+def test_peers_of_a_dead_rank_name_it_long_before_the_deadline(runs: dict[str, Watched]) -> None:
+    outcomes, stalls = runs["a death noticed"].end()
+    assert [stall["missing"] for stall in stalls] == [[3]]
+    assert stalls[0]["lives"]["3"] == "exited"
+    assert 3 not in [rank for rank, _ in stalls[0]["errors"]]
+    assert not any(outcome.ending == "hung" for outcome in outcomes)

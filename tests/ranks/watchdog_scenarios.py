@@ -27,6 +27,7 @@ def measure(
     deadline_s: float,
     faults: dict[str, str],
     terminate_after_s: float | None = None,
+    gives_up: bool = False,
 ) -> str:
     """`faults` maps a rank to what it does at the second phase: sleep, stop, exit, freeze inside.
 
@@ -56,12 +57,16 @@ def measure(
     for index in range(3):
         if index == 1:
             misbehave(fault)
+        if index == 1 and fault == "raise":
+            watchdog.give_up("ValueError: no such\nthing")
         watchdog.arrive(f"all_reduce/{index}")
         if index == 1 and fault == "freeze inside":
             os.kill(os.getpid(), signal.SIGSTOP)
         try:
             dist.all_reduce(torch.ones(1024))
-        except RuntimeError:
+        except RuntimeError as error:
+            if gives_up:
+                watchdog.give_up(str(error))
             time.sleep(600)  # a peer died: who it was is the watchdog's to find out
         if index == 2 and fault == "slow":
             time.sleep(deadline_s * 0.6)
@@ -94,4 +99,5 @@ def as_dict(stall: Stall) -> dict[str, Any]:
         "last_phases": {each.rank: each.last_phase for each in stall.missing},
         "terminated": stall.terminated,
         "store_lost": stall.store_lost,
+        "errors": [list(error) for error in stall.errors],
     }

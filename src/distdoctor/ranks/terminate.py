@@ -28,24 +28,30 @@ class Termination:
     """Watches for SIGTERM until `stop`. Use as a context manager around the work."""
 
     def __init__(
-        self, last_words: Callable[[], int | None], hurry: Callable[[], None] | None, grace_s: float
+        self,
+        last_words: Callable[[], int | None],
+        hurry: Callable[[], None] | None,
+        grace_s: float,
+        *,
+        interrupts: bool = False,
     ) -> None:
         self._last_words = last_words
         self._hurry = hurry
         self._grace_s = grace_s
+        self._signals = (signal.SIGTERM, signal.SIGINT) if interrupts else (signal.SIGTERM,)
         self._stopped = threading.Event()
-        self._seen = threading.Event()
+        self._seen: signal.Signals | None = None
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)
         self._old_wakeup = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
-        self._old_handler = signal.signal(signal.SIGTERM, _ignore)
+        self._old_handlers = {each: signal.signal(each, _ignore) for each in self._signals}
         self._thread = threading.Thread(target=self._watch, name="distdoctor-sigterm", daemon=True)
         self._thread.start()
 
     @property
-    def seen(self) -> bool:
-        """Whether SIGTERM has come."""
-        return self._seen.is_set()
+    def seen(self) -> signal.Signals | None:
+        """The signal that came first, or None."""
+        return self._seen
 
     def stop(self) -> None:
         """The work is done: give the signal back to whoever had it. Call from the main thread."""
@@ -53,7 +59,8 @@ class Termination:
             return
         self._stopped.set()
         signal.set_wakeup_fd(self._old_wakeup)
-        signal.signal(signal.SIGTERM, self._old_handler)
+        for number, handler in self._old_handlers.items():
+            signal.signal(number, handler)
         with contextlib.suppress(OSError):
             os.write(self._writer, b"\0")
         self._thread.join(timeout=1.0)
@@ -72,11 +79,12 @@ class Termination:
     def _watch(self) -> None:
         while not self._stopped.is_set():
             select.select([self._reader], [], [])
-            if signal.SIGTERM in os.read(self._reader, 512):
+            came = os.read(self._reader, 512)
+            self._seen = next((each for each in self._signals if each in came), None)
+            if self._seen is not None:
                 break
         if self._stopped.is_set():
             return
-        self._seen.set()
         if self._hurry is not None:
             self._hurry()
         if self._stopped.wait(self._grace_s):
@@ -99,18 +107,19 @@ def on_terminate(
     *,
     hurry: Callable[[], None] | None = None,
     grace_s: float | None = None,
+    interrupts: bool = False,
 ) -> Termination:
     """On SIGTERM call `hurry`, give the main thread `grace_s` seconds, then speak `last_words` and exit.
 
     `last_words` runs in its own thread, writes the report of what has arrived, and gives the exit code; None
     only when the main thread is writing it already, which then has 15 s more. Without `hurry` it speaks at
-    once. Call from the main thread.
+    once. With `interrupts` SIGINT (Ctrl-C) counts like SIGTERM. Call from the main thread.
 
     Raises ValueError (from `signal`) in any other thread.
     """
     if grace_s is None:
         grace_s = 0.0 if hurry is None else DEFAULT_GRACE_S
-    return Termination(last_words, hurry, grace_s)
+    return Termination(last_words, hurry, grace_s, interrupts=interrupts)
 
 
 def end_process(code: int) -> None:

@@ -17,12 +17,14 @@ A rank that hangs while it holds the interpreter lock runs no thread; its peers 
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from typing import NoReturn
 
 import msgspec
 
@@ -52,6 +54,7 @@ _HOST_LINGERS_S = 2.0
 # Details of at most this many absent ranks are fetched; beyond it their numbers say enough. Our own bound.
 _MAX_DESCRIBED = 256
 _MAX_PHASE_CHARS = 200
+_MAX_ERROR_CHARS = 500
 
 
 class _Presence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -96,7 +99,11 @@ class Stall:
     frozen: tuple[Absentee, ...] = ()
     """Ranks, inside or missing, whose heart has stopped or whose process is gone or stopped."""
     terminated: bool = False
-    """The launcher sent SIGTERM before the deadline had passed."""
+    """The launcher sent SIGTERM, or somebody pressed Ctrl-C, before the deadline had passed."""
+    interrupted: bool = False
+    """It was Ctrl-C."""
+    errors: tuple[tuple[int, str], ...] = ()
+    """(rank, text) of ranks that could not go on, in the order in which they said so."""
     store_lost: str | None = None
     """The store does not answer, so that nothing is known of the others: this rank speaks for itself alone."""
 
@@ -138,15 +145,16 @@ class Watchdog:
         self._phase_deadline_s = deadline_s
         self._progress_at = time.monotonic()
         self._over = threading.Event()
+        self._gave_up: str | None = None
         self._judging = threading.Lock()
         self._termination: Termination | None = None
 
     # --- the main thread ---
 
     def start(self) -> None:
-        """Begin to watch. Call from the main thread: it takes over SIGTERM until `finish`."""
+        """Begin to watch. Call from the main thread: it takes over SIGTERM and SIGINT until `finish`."""
         self._progress_at = time.monotonic()
-        self._termination = on_terminate(self._on_sigterm)
+        self._termination = on_terminate(self._on_signal, interrupts=True)
         for target in (self._watch, self._beat):
             threading.Thread(target=target, name=f"distdoctor{target.__name__}", daemon=True).start()
         self._quietly(self._introduce)
@@ -176,8 +184,18 @@ class Watchdog:
         self._quietly(lambda: self._store.note_rank(f"{index}/out", self._rank))
         self._progress_at = time.monotonic()
 
+    def give_up(self, error: str) -> NoReturn:
+        """This rank cannot go on, and says why: judged at once. Does not return; the process ends.
+
+        A peer that closed the connection is an error here and a death there: the report tells both.
+        """
+        self._quietly(lambda: self._store.append("errors", f"{self._rank} {_one_line(error)}\n"))
+        self._gave_up = error
+        while True:
+            time.sleep(3600)
+
     def finish(self) -> None:
-        """The measuring is over on this rank: nothing is reported any more, SIGTERM is given back."""
+        """The measuring is over on this rank: nothing is reported any more, the signals are given back."""
         with self._judging:
             self._over.set()
         self._quietly(lambda: self._store.note_rank("finished", self._rank))
@@ -194,17 +212,38 @@ class Watchdog:
     def _beat(self) -> None:
         while not self._over.wait(self._beat_s):
             self._quietly(lambda: self._store.add(f"heart/{self._rank}", 1))
+            self._quietly(self._end_after_report)
+
+    def _end_after_report(self) -> None:
+        """Another rank has reported what stopped the measuring: there is nothing left to do."""
+        code = self._store.get("reported")
+        if code is None or not self._judging.acquire(blocking=False):
+            return  # nothing reported, or this rank's own judge sees to its end
+        try:
+            if not self._over.is_set():
+                if self._hosts_store:
+                    time.sleep(_HOST_LINGERS_S)
+                end_process(_exit_code(code))
+        finally:
+            self._judging.release()
 
     def _watch(self) -> None:
         while not self._over.wait(_POLL_S):
+            if self._gave_up is not None and self._judge(self._gave_up, terminated=True):
+                return
             quiet_s = time.monotonic() - self._progress_at
             limit_s = self._phase_deadline_s
             if quiet_s > limit_s and self._judge(f"no progress for {limit_s:g} s", terminated=False):
                 return
 
-    def _on_sigterm(self) -> int | None:
-        self._judge("the launcher ended the job (SIGTERM)", terminated=True)
+    def _on_signal(self) -> int | None:
+        reason = "interrupted (Ctrl-C)" if self._interrupted else "the launcher ended the job (SIGTERM)"
+        self._judge(reason, terminated=True)
         return None
+
+    @property
+    def _interrupted(self) -> bool:
+        return self._termination is not None and self._termination.seen == signal.SIGINT
 
     def _judge(self, reason: str, *, terminated: bool) -> bool:
         """Find out what is wrong, see to it that it is reported once, and end. False after a false alarm."""
@@ -220,6 +259,8 @@ class Watchdog:
                         reporter=self._rank,
                         phase=self._presence.phase or None,
                         terminated=terminated,
+                        interrupted=self._interrupted,
+                        errors=((self._rank, self._gave_up),) if self._gave_up else (),
                         store_lost=str(error),
                     )
                 )
@@ -272,7 +313,7 @@ class Watchdog:
         while True:
             code = self._store.get("reported")
             if code is not None:
-                return int(code) if code.isdigit() and len(code) < 4 else 1
+                return _exit_code(code)
             if time.monotonic() > until:
                 return None
             time.sleep(_POLL_S)
@@ -323,6 +364,17 @@ class Watchdog:
                 and (each.rank in still or each.life in (Life.STOPPED, Life.TRACED, Life.EXITED))
             ),
             terminated=terminated,
+            interrupted=self._interrupted,
+            errors=self._errors(),
+        )
+
+    def _errors(self) -> tuple[tuple[int, str], ...]:
+        text = (self._store.get("errors") or b"").decode("utf-8", "replace")
+        words = (line.partition(" ") for line in text.splitlines()[:_MAX_DESCRIBED])
+        return tuple(
+            (int(rank), error)
+            for rank, _, error in words
+            if rank.isdecimal() and int(rank) < self._world_size
         )
 
     def _introduced(self) -> frozenset[int]:
@@ -395,6 +447,15 @@ class _Position:
     entered: frozenset[int]
     left: frozenset[int]
     finished: frozenset[int]
+
+
+def _exit_code(text: bytes) -> int:
+    """What the reporter told; anything else is a bug's code."""
+    return int(text) if text.isdigit() and len(text) < 4 else ExitCode.BUG
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:_MAX_ERROR_CHARS]
 
 
 def _own_presence(rank: int, host: str) -> _Presence:
