@@ -1,0 +1,106 @@
+"""The messages of NCCL in a text, whatever a launcher, a pod or another process wrote around them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+# "NCCL INFO …" (NVIDIA/nccl src/debug.cc); RCCL writes NCCL too. Messages without it are found by `is_banner`.
+_MARK = re.compile(r"NCCL (INFO|WARN|TRACE|VERSION|ABORT|CALL)(?![A-Za-z])[ :]?")
+
+# "NCCL version 2.22.3+cuda12.6" is printed without any prefix; torch's errors say "NCCL version 2.21.5" and are not it.
+_BANNER = re.compile(
+    r"\b(R?CCL|NCCL) version ?:? ?(\d+\.\d+\.\d+)(?:\+(?:cuda|hip)| compiled with CUDA|-HEAD)"
+)
+
+_DEVICE = re.compile(r"\[(\d{1,4})\]$")
+_SOURCE = re.compile(r"\.(?:cc|cu|cpp|c|h|hpp):\d+\W{0,2}$")
+_NO_HOST = re.compile(r"[^\w.\-]")
+
+# A line of several processes at once holds few messages; more is no log. Our own choice.
+_MAX_MESSAGES_A_LINE = 20
+
+# Longer messages hold nothing that is read here (a ring of 2000 ranks has 8000 characters).
+_MAX_MESSAGE_CHARACTERS = 12_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogLine:
+    """One message; what its prefix did not tell is None."""
+
+    number: int
+    """1-based line of the text."""
+    level: str
+    """"INFO", "WARN" …; "BANNER" for the version line."""
+    text: str
+    host: str | None = None
+    process: str | None = None
+    """ "host:pid"."""
+    device: int | None = None
+    unfinished: bool = False
+    """The text ends within this line, so it may be cut."""
+
+
+def nccl_lines(text: str) -> Iterator[LogLine]:
+    """Every message of NCCL in `text`, in order; several in one line when processes wrote at once."""
+    lines = text.split("\n")
+    for index, line in enumerate(lines):
+        if "CCL" not in line:
+            continue
+        unfinished = index == len(lines) - 1
+        marks = list(_MARK.finditer(line))[:_MAX_MESSAGES_A_LINE]
+        if not marks:
+            if _BANNER.search(line):
+                yield LogLine(number=index + 1, level="BANNER", text=line[-400:].strip())
+            continue
+        start = 0
+        for place, mark in enumerate(marks):
+            end = marks[place + 1].start() if place + 1 < len(marks) else len(line)
+            yield _line(
+                index + 1, line[start : mark.start()], mark, line[mark.end() : end], unfinished=unfinished
+            )
+            start = mark.end()
+
+
+def banner_version(text: str) -> tuple[str, str] | None:
+    """("NCCL" or "RCCL", "2.22.3") of a version line, or None."""
+    found = _BANNER.search(text)
+    return (("RCCL" if found[1] == "RCCL" else "NCCL"), found[2]) if found else None
+
+
+def _line(number: int, prefix: str, mark: re.Match[str], text: str, *, unfinished: bool) -> LogLine:
+    device, host, process = _origin(prefix)
+    # A container runtime that writes JSON ends the text with an escaped line end.
+    text = text[:_MAX_MESSAGE_CHARACTERS].split('\\n"', 1)[0].strip()
+    return LogLine(
+        number=number,
+        level=mark[1],
+        text=text,
+        host=host,
+        process=process,
+        device=device,
+        unfinished=unfinished,
+    )
+
+
+def _origin(prefix: str) -> tuple[int | None, str | None, str | None]:
+    """Device, host and "host:pid" from "… host:pid:tid [device] source.cc:12 "."""
+    words = prefix[-400:].split()
+    if words and _SOURCE.search(words[-1]):
+        words.pop()
+    if not words:
+        return None, None, None
+    device = None
+    found = _DEVICE.search(words[-1])
+    if found:
+        device = int(found[1])
+        rest = words[-1][: found.start()]
+        words = [*words[:-1], rest] if rest else words[:-1]
+    if not words:
+        return device, None, None
+    parts = words[-1].rsplit(":", 2)
+    if len(parts) < 3 or not (parts[1].isdigit() and parts[2].isdigit()):
+        return device, None, None
+    host = _NO_HOST.split(parts[0])[-1]
+    return (device, host, f"{host}:{parts[1]}") if host else (device, None, None)
