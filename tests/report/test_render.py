@@ -10,11 +10,13 @@ import sys
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+from msgspec.structs import replace
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -55,6 +57,35 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2
 @pytest.mark.parametrize("form", RENDERERS)
 def test_reports_look_as_reviewed(report: str, form: str) -> None:
     assert RENDERERS[form](seal(REPORTS[report]())) + "\n" == (GOLDEN / f"{report}.{form}").read_text()
+
+
+def with_places(*places: Literal["first", "body", "data"]) -> Report:
+    report = builders.slow_gpu()
+    (table,) = report.tables
+    tables = tuple(replace(table, title=f"table {place}", place=place, note=None) for place in places)
+    return seal(replace(report, tables=tables))
+
+
+@pytest.mark.parametrize("form", ["terminal.txt", "verbose.txt", "md", "html"])
+def test_a_first_table_stands_between_the_verdict_and_the_findings(form: str) -> None:
+    report = with_places("first", "body")
+    text = RENDERERS[form](report)
+    evidence = report.findings[0].evidence[0].text[:20]
+    assert text.index(report.verdict.title[:20]) < text.index("314.2") < text.index(evidence)
+
+
+@pytest.mark.parametrize("form", ["terminal.txt", "verbose.txt", "md", "html"])
+def test_a_table_for_programs_is_in_the_json_alone(form: str) -> None:
+    report = with_places("data")
+    assert "table data" in render_json(report)
+    assert "table data" not in RENDERERS[form](report)
+
+
+def test_a_first_table_leaves_the_head_of_the_markdown_short() -> None:
+    report = builders.many_hosts(24, 8)
+    table = replace(report.tables[0], place="first")
+    text = render_markdown(seal(replace(report, tables=(table,))))
+    assert len(text[: text.index("<details>")].encode()) <= 4096
 
 
 @pytest.mark.parametrize(

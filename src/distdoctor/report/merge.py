@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from distdoctor import __version__
 from distdoctor.report.assemble import fold_checks, fold_findings, fold_skips
 from distdoctor.report.model import (
@@ -69,10 +71,15 @@ def merge_reports(parts: Sequence[NamedReport]) -> Report:
             *_all([report.missing_evidence for report in reports]),
         ),
         facts=_all([report.facts for report in reports]),
-        tables=(_overview(parts), *_all([report.tables for report in reports])),
+        # Right below the verdict stands the overview alone.
+        tables=(_overview(parts), *(_in_body(each) for each in _all([report.tables for report in reports]))),
         series=_all([report.series for report in reports]),
         inputs=_all([report.inputs for report in reports]),
     )
+
+
+def _in_body(table: Table) -> Table:
+    return replace(table, place="body") if table.place == "first" else table
 
 
 def find_contradictions(parts: Sequence[NamedReport]) -> list[str]:

@@ -281,6 +281,8 @@ class Table(Struct, frozen=True, kw_only=True, omit_defaults=True):
     columns: tuple[Column, ...]
     rows: tuple[tuple[Scalar, ...], ...]
     note: str | None = None
+    place: Literal["first", "body", "data"] = "body"
+    """`first`: right below the verdict; `body`: with the other tables; `data`: for programs, in the JSON only."""
 
 
 class Series(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -19,6 +19,7 @@ from distdoctor.report.model import (
     Since,
     Status,
     Subject,
+    Table,
     Team,
 )
 from distdoctor.report.names import culprit_name, fold_hosts, scalar_text
@@ -49,6 +50,16 @@ def ranked(findings: Sequence[Finding]) -> list[Finding]:
 def ignored(findings: Sequence[Finding]) -> list[Finding]:
     """Findings that a site has accepted."""
     return [finding for finding in findings if finding.ignored is not None]
+
+
+def first_tables(report: Report) -> tuple[Table, ...]:
+    """Tables that stand right below the verdict."""
+    return tuple(table for table in report.tables if table.place == "first")
+
+
+def body_tables(report: Report) -> tuple[Table, ...]:
+    """The other tables that people look at; those for programs are in the JSON only."""
+    return tuple(table for table in report.tables if table.place == "body")
 
 
 def how_sure(confidence: Confidence) -> str:

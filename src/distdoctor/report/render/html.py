@@ -13,10 +13,12 @@ from distdoctor.report.coverage import fold_skips, unsaid_coverage
 from distdoctor.report.model import CheckState, Report
 from distdoctor.report.names import count_hosts, fact_value, scalar_text, scope_name
 from distdoctor.report.reading import (
+    body_tables,
     count_by_severity,
     evidence_text,
     facts_by_group,
     facts_differ,
+    first_tables,
     how_sure,
     ignored,
     ranked,
@@ -59,6 +61,8 @@ def render_html(report: Report) -> str:
             subject=subject_phrases(report.subject),
             blocks=team_blocks(report),
             skips=fold_skips(report),
+            first_tables=first_tables(report),
+            body_tables=body_tables(report),
             charts=[(series, chart_of(series), *series_rows(series)) for series in report.series],
             quiet_checks=[
                 check

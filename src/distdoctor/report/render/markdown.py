@@ -10,10 +10,12 @@ from distdoctor.report.model import CheckState, Finding, Report, Table
 from distdoctor.report.names import fact_value, scalar_text, scope_name
 from distdoctor.report.reading import (
     TeamBlock,
+    body_tables,
     count_by_severity,
     evidence_text,
     facts_by_group,
     facts_differ,
+    first_tables,
     how_sure,
     ignored,
     ranked,
@@ -36,6 +38,9 @@ _TITLE_BYTES = 300
 _SUMMARY_BYTES = 600
 _FINDINGS_BYTES = 1_250
 _NEXT_BYTES = 1_250
+# A table below the verdict takes its room from the two above.
+_FIRST_BYTES = 900
+_GIVEN_UP_BYTES = _FIRST_BYTES // 2
 _MAX_STEPS_EACH = 3
 
 # Characters of the details for each part; together below MAX_CHARS less the head.
@@ -65,7 +70,7 @@ def render_markdown(report: Report) -> str:
 def _head(report: Report) -> str:
     lead = _lead(report)
     findings = _short_findings(report)
-    return "\n".join(part for part in (lead, findings, _short_next(report)) if part)
+    return "\n".join(part for part in (lead, _first_tables(report), findings, _short_next(report)) if part)
 
 
 def _lead(report: Report) -> str:
@@ -88,6 +93,23 @@ def _lead(report: Report) -> str:
     return "\n".join([*lines, ""])
 
 
+def _first_tables(report: Report) -> str:
+    lines: list[str] = []
+    for table in first_tables(report):
+        rows = _table_rows(table)
+        head = _table_head(table)
+        note = ["", markdown_text(_clip(table.note, 300))] if table.note else []
+        shown = _within(
+            rows, _FIRST_BYTES - _size([*head, *note]), "| … and {} more rows, in the JSON report |"
+        )
+        lines += [*head, *shown, *note, ""]
+    return "\n".join(lines)
+
+
+def _given_up(report: Report) -> int:
+    return _GIVEN_UP_BYTES if first_tables(report) else 0
+
+
 def _short_findings(report: Report) -> str:
     findings = ranked(report.findings)
     accepted = len(ignored(report.findings))
@@ -104,7 +126,9 @@ def _short_findings(report: Report) -> str:
         )
         lines.append(f"- **{finding.severity.value}** {_title(finding.title)}{where}{evidence}")
     more = "- … and {} more, below"
-    return "\n".join([f"## Findings: {told}", "", *_within(lines, _FINDINGS_BYTES, more), ""])
+    return "\n".join(
+        [f"## Findings: {told}", "", *_within(lines, _FINDINGS_BYTES - _given_up(report), more), ""]
+    )
 
 
 def _short_next(report: Report) -> str:
@@ -122,7 +146,7 @@ def _short_next(report: Report) -> str:
     for block, action in steps:
         command = f": {markdown_code(_clip(action.command, 200))}" if action.command else ""
         lines.append(f"- **{block.team.value}**: {markdown_text(_clip(action.text, 200))}{command}")
-    shown = _within(lines, _NEXT_BYTES, "- … and {} more, below")
+    shown = _within(lines, _NEXT_BYTES - _given_up(report), "- … and {} more, below")
     rest = sum(len(block.actions) for block in blocks) - len(steps)
     if rest and len(shown) == len(lines):
         shown.append(f"- … and {rest} more, below")
@@ -224,21 +248,28 @@ def _timeline(report: Report, budget: int) -> str:
 
 
 def _tables(report: Report, budget: int) -> str:
-    share = budget // max(len(report.tables), 1)
-    return "\n".join(_table(table, share) for table in report.tables)
+    tables = body_tables(report)
+    share = budget // max(len(tables), 1)
+    return "\n".join(_table(table, share) for table in tables)
 
 
 def _table(table: Table, budget: int) -> str:
+    note = [markdown_text(table.note), ""] if table.note else []
+    head = [*note, *_table_head(table)]
+    return _details(_plain_title(table.title), _table_rows(table), budget, "row", head=head)
+
+
+def _table_head(table: Table) -> list[str]:
     names = " | ".join(markdown_text(header_of(column)) for column in table.columns)
     align = "|".join("---:" if column.align == "right" else "---" for column in table.columns)
-    rows = [
+    return [f"| {names} |", f"|{align}|"]
+
+
+def _table_rows(table: Table) -> list[str]:
+    return [
         "| " + " | ".join(markdown_text(_clip(scalar_text(cell), 200)) for cell in row) + " |"
         for row in table.rows
     ]
-    note = [markdown_text(table.note), ""] if table.note else []
-    return _details(
-        _plain_title(table.title), rows, budget, "row", head=[*note, f"| {names} |", f"|{align}|"]
-    )
 
 
 def _series(report: Report, budget: int) -> str:

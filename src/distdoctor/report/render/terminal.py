@@ -9,7 +9,9 @@ from distdoctor.report.coverage import fold_skips, unsaid_coverage
 from distdoctor.report.model import CheckState, Finding, Report, Status
 from distdoctor.report.names import scope_name
 from distdoctor.report.reading import (
+    body_tables,
     evidence_text,
+    first_tables,
     how_sure,
     ignored,
     ranked,
@@ -42,7 +44,7 @@ _FOOTER_CELLS = 80
 
 
 # Sections in the order of reading.
-_HEAD, _STORY, _FINDINGS, _SKIPS, _PICTURES, _NEXT = range(6)
+_HEAD, _STORY, _FIGURES, _FINDINGS, _SKIPS, _PICTURES, _NEXT = range(7)
 _LABELS = {_SKIPS: "not seen", _NEXT: "next"}
 
 
@@ -83,6 +85,10 @@ def _blocks(report: Report, width: int) -> Iterator[_Block]:
         yield _Block(
             section=_STORY, lines=short_lines(text, width), label=label, priority=20 + index, kind="line"
         )
+    for index, table in enumerate(first_tables(report)):
+        yield _Block(
+            section=_FIGURES, lines=table_lines(table, indent="  "), priority=16 + index, kind="table"
+        )
     yield from _finding_blocks(report, width)
     for index, fold in enumerate(fold_skips(report)):
         yield _Block(
@@ -99,7 +105,7 @@ def _blocks(report: Report, width: int) -> Iterator[_Block]:
             priority=(24 if _is_unknown(report) else 58) + index,
             kind="gap in evidence",
         )
-    for index, table in enumerate(report.tables):
+    for index, table in enumerate(body_tables(report)):
         yield _Block(
             section=_PICTURES, lines=table_lines(table, indent="  "), priority=90 + index, kind="table"
         )

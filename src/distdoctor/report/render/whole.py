@@ -7,8 +7,10 @@ from distdoctor.report.model import CheckState, Finding, Report
 from distdoctor.report.names import count_hosts, scope_name
 from distdoctor.report.reading import (
     TeamBlock,
+    body_tables,
     count_by_severity,
     evidence_text,
+    first_tables,
     how_sure,
     ignored,
     ranked,
@@ -49,6 +51,7 @@ def whole_report(report: Report, width: int) -> list[Line]:
         lines += with_label("" if label == last_label else label, text_lines(text, width))
         last_label = label
     for section in (
+        _first_tables,
         _all_findings,
         _all_actions,
         _all_unseen,
@@ -60,6 +63,14 @@ def whole_report(report: Report, width: int) -> list[Line]:
     ):
         more = section(report, width)
         lines += [BLANK, *more] if more else []
+    return lines
+
+
+def _first_tables(report: Report, width: int) -> list[Line]:
+    del width
+    lines: list[Line] = []
+    for table in first_tables(report):
+        lines += [*([BLANK] if lines else []), *table_lines(table, indent="  ")]
     return lines
 
 
@@ -161,7 +172,7 @@ def _all_timeline(report: Report, width: int) -> list[Line]:
 def _all_pictures(report: Report, width: int) -> list[Line]:
     del width
     lines: list[Line] = []
-    for table in report.tables:
+    for table in body_tables(report):
         lines += [*([BLANK] if lines else []), *table_lines(table, indent="  ")]
     for series in report.series:
         lines += [*([BLANK] if lines else []), *series_lines(series, indent="  ")]
