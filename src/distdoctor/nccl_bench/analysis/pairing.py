@@ -16,13 +16,10 @@ from distdoctor.nccl_bench.groups import hosts_of
 Pair = tuple[int, int]
 Round = tuple[Pair, ...]
 
-# Up to this many ranks every ordered pair is measured (240 of them); beyond it sampled rounds. Our own choice: some
-# seconds at a few milliseconds a transfer and a few repeats.
+# Up to this many ranks every ordered pair is measured (240 of them), one by one: pairs that run at once share the
+# NICs of their hosts unevenly. Beyond it sampled rounds, in which every host carries the same load. Our own choice:
+# some seconds at a few milliseconds a transfer and a few repeats.
 MAX_ALL_PAIRS_RANKS = 16
-
-# Up to this many ranks the pairs run one by one, so that none disturbs another; beyond it in disjoint pairs at once.
-# Our own choice: 56 pairs.
-MAX_ONE_BY_ONE_RANKS = 8
 
 # Beyond this many ranks one rank a host stands for all: it bounds what one rank scores. Our own choice.
 MAX_MATRIX_RANKS = 4096
@@ -51,7 +48,7 @@ def plan_matrix(places: Sequence[Place], *, all_ranks: bool = False, seed: int =
     `all_ranks` measures every ordered pair whatever their number; n ranks have n(n-1) of them.
     """
     ranks = tuple(sorted(place.rank for place in places)) if all_ranks else representatives(places)
-    concurrent = len(ranks) > MAX_ONE_BY_ONE_RANKS
+    concurrent = len(ranks) > MAX_ALL_PAIRS_RANKS
     if all_ranks or len(ranks) <= MAX_ALL_PAIRS_RANKS:
         rounds = all_pairs_rounds(ranks, concurrent=concurrent)
         return MatrixPlan(ranks=ranks, rounds=rounds, is_sampled=False, is_concurrent=concurrent)
