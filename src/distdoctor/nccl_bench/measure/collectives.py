@@ -20,10 +20,6 @@ from distdoctor.nccl_bench.measure.buffers import Block, WrongElements
 from distdoctor.nccl_bench.measure.names import torch_dtype, torch_op
 from distdoctor.nccl_bench.shapes import actual_size_bytes, natural_places, part_elements, uneven_units
 
-# Named anew in torch 2.13, where the old names warn.
-_GATHER = "all_gather_single" if hasattr(dist, "all_gather_single") else "all_gather_into_tensor"
-_SCATTER = "reduce_scatter_single" if hasattr(dist, "reduce_scatter_single") else "reduce_scatter_tensor"
-
 
 class Waitable(Protocol):
     """A call under way: torch's Work, or several."""
@@ -51,7 +47,7 @@ class Call:
     group: dist.ProcessGroup | None
     """None: all ranks."""
     group_ranks: tuple[int, ...]
-    """Global ranks of the group, in its order."""
+    """Global ranks of the group, in its own order."""
     rank: int
     """This process' global rank."""
     size_bytes: int
@@ -218,9 +214,11 @@ class AllGather(Prepared):
         self.outputs = [
             self._block(part, sender=index, start=index * self.count) for index, part in enumerate(parts)
         ]
+        # Named anew in torch 2.13, where the old name warns.
+        self._function = _first_there("all_gather_single", "all_gather_into_tensor")
 
     def _start(self, async_op: bool) -> Any:
-        gather = getattr(dist, _GATHER)
+        gather = getattr(dist, self._function)
         return gather(self._output, self._input, group=self.call.group, async_op=async_op)
 
 
@@ -239,9 +237,11 @@ class ReduceScatter(Prepared):
             for index, part in enumerate(parts)
         ]
         self.outputs = [self._block(self._output, sender=None, block=position)]
+        # Named anew in torch 2.13, where the old name warns.
+        self._function = _first_there("reduce_scatter_single", "reduce_scatter_tensor")
 
     def _start(self, async_op: bool) -> Any:
-        scatter = getattr(dist, _SCATTER)
+        scatter = getattr(dist, self._function)
         return scatter(self._output, self._input, op=self._op, group=self.call.group, async_op=async_op)
 
 
@@ -407,15 +407,19 @@ def prepare(
 ) -> Prepared:
     """The collective `name` (of definitions.py) with buffers allocated, not yet filled.
 
-    `rank` and `group_ranks` are global; `root` is a position in the group. `op` is used by those that reduce.
-    Raises ValueError for a placement that torch does not offer, UsageError for names that are not known or that
-    this torch lacks, and whatever torch raises when memory is short.
+    `rank` and `group_ranks` are global. The group's own order counts, which is torch's (new_group sorts); `root` is
+    a position in it. `op` is used by those that reduce. Raises ValueError for a placement that torch does not offer
+    and for ranks that are not the group's, UsageError for names that are not known or that this torch lacks, and
+    whatever torch raises when memory is short.
     """
     if in_place not in natural_places(name):
         raise ValueError(f"torch has no {name} {'in place' if in_place else 'out of place'}")
+    in_order = tuple(dist.get_process_group_ranks(dist.group.WORLD if group is None else group))
+    if set(in_order) != set(group_ranks):
+        raise ValueError(f"the group has ranks {in_order}, not {tuple(group_ranks)}")
     call = Call(
         group=group,
-        group_ranks=tuple(group_ranks),
+        group_ranks=in_order,
         rank=rank,
         size_bytes=size_bytes,
         dtype=dtype_named(dtype),
@@ -425,3 +429,8 @@ def prepare(
         root=root,
     )
     return _BY_NAME[name](call)
+
+
+def _first_there(*names: str) -> str:
+    """The first of these functions that this torch has."""
+    return next(name for name in names if hasattr(dist, name))

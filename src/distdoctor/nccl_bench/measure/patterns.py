@@ -11,6 +11,7 @@ type holds exactly. Pure: Python's own integers, without torch.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections import deque
@@ -56,12 +57,14 @@ def phase(position: int, block: int) -> int:
     return position + block * BLOCK_STRIDE
 
 
+@functools.lru_cache(maxsize=32)
 def moved(dtype: DType, num_ranks: int) -> Pattern:
     """For collectives that reduce nothing: what comes out is what one rank put in."""
     table = _values(dtype, num_ranks)
     return Pattern(table=table, expected=table)
 
 
+@functools.lru_cache(maxsize=32)
 def reduced(op: str, dtype: DType, num_ranks: int) -> Pattern:
     """For a reduction over all ranks; `expected[k]` belongs to a block whose first rank has phase k."""
     limit = dtype.exact_limit
