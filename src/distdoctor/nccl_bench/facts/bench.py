@@ -56,6 +56,10 @@ class Stopped:
     by_user: bool = False
     """Ctrl-C, or the launcher ended the job though no rank was found at fault."""
     waited_s: float | None = None
+    errors: tuple[tuple[int, str], ...] = ()
+    """(rank, text) of ranks that could not go on, in the order in which they said so."""
+    only_this_rank: bool = False
+    """The store was lost, so that one rank speaks for itself alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,12 +102,28 @@ class TableNotes:
     validated: bool | None = None
     errors: tuple[str, ...] = ()
     """Lines that tell of a failure: "Test CUDA failure …", "Test failure common.cu:1189"."""
+    error_lines: tuple[int, ...] = ()
+    """1-based line of each of `errors`."""
     excerpt: bool = False
     """Rows were left out by whoever pasted it (`...`), or neither header nor footer is there."""
     skipped_rows: int = 0
     """Rows of size 0."""
     each_alone: bool = False
     """Several tables with one rank each: every process ran alone (MPI support was not compiled in)."""
+    processes: int | None = None
+    """How many processes printed a table of their own, side by side; None when that is not seen."""
+    collective_known: bool = True
+    """False: `Row.collective` is the likeliest of those that print such rows; `collective_from` says so."""
+    collective_from: str = ""
+    """What names the collective: "banner", "command line", "file name", "shape of the rows" …"""
+    planned_max_bytes: int | None = None
+    """The largest size that was asked for (maxBytes, or -e), where it is known."""
+    unfinished_bytes: int | None = None
+    """Size of a row that was begun and not finished."""
+    left_out_rows: int = 0
+    """Rows beyond the reader's cap."""
+    last_line: int | None = None
+    """1-based line of the last row, or of the last line of the table's head."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

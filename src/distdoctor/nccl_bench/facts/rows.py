@@ -50,6 +50,7 @@ class WrongData:
     ranks: tuple[int, ...]
     """Ranks that hold wrong elements; empty when the source does not say (nccl-tests sums over ranks)."""
     elements: int
+    """0: some, not counted (old tables print the largest error instead)."""
     example: str = ""
     """ "element 17 is 9, must be 8 (rank 2)"."""
 
