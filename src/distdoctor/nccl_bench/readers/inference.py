@@ -214,6 +214,12 @@ def ranks_of_table(collective: str, rows: Sequence[TableRow]) -> int | None:
     return first if first == last and first > 0 else None
 
 
+def is_possible(collective: str, num_ranks: int, rows: Sequence[TableRow]) -> bool:
+    """The rows' busbw is that of so many ranks, or they are too coarse to tell."""
+    definition = BY_NAME.get(collective)
+    return definition is None or _agrees(definition, num_ranks, ratio_interval(rows))
+
+
 def _agrees(definition: Definition, num_ranks: int, interval: tuple[float, float] | None) -> bool:
     return interval is None or interval[0] <= definition.factor.of(num_ranks) <= interval[1]
 

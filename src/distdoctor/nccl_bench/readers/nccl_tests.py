@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from distdoctor.nccl_bench.definitions import BY_NAME
 from distdoctor.nccl_bench.facts.bench import BenchFacts, Origin, TableNotes
 from distdoctor.nccl_bench.facts.places import Versions
 from distdoctor.nccl_bench.facts.rows import Group, GroupKind, NotMeasured, Row
@@ -15,8 +14,8 @@ from distdoctor.nccl_bench.readers.head import DeviceLine
 from distdoctor.nccl_bench.readers.inference import (
     Collective,
     infer_collective,
+    is_possible,
     ranks_of_table,
-    ratio_interval,
 )
 from distdoctor.nccl_bench.readers.lines import table_lines
 from distdoctor.nccl_bench.readers.lone_ranks import mark_lone_processes
@@ -56,7 +55,7 @@ def _facts(draft: Draft, file_label: str, label: str) -> BenchFacts:
     listed = _listed(devices, group, concurrent)
     collective = _collective(draft, table, listed, file_label)
     num_ranks = ranks_of_table(collective.name, table)
-    if listed is not None and _is_possible(collective.name, listed, table):
+    if listed is not None and is_possible(collective.name, listed, table):
         num_ranks = listed
     elif listed is not None and num_ranks is not None:
         # Groups that the list does not show (NCCL_TESTS_SPLIT of older versions): the rows tell of one of them.
@@ -92,14 +91,6 @@ def _listed(devices: Sequence[DeviceLine], group: Group, concurrent: bool) -> in
     if concurrent:
         return len(group.ranks) or None
     return devices[-1].rank + 1 if devices else None
-
-
-def _is_possible(collective: str, num_ranks: int, table: Sequence[TableRow]) -> bool:
-    interval = ratio_interval(table)
-    definition = BY_NAME.get(collective)
-    if interval is None or definition is None:
-        return True
-    return interval[0] <= definition.factor.of(num_ranks) <= interval[1]
 
 
 def _collective(draft: Draft, table: Sequence[TableRow], listed: int | None, label: str) -> Collective:
