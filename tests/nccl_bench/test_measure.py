@@ -64,11 +64,22 @@ def test_every_collective_gives_what_it_must_in_every_type_and_place(pool: ForkP
             )
 
 
-def test_every_reduction_gives_what_it_must(pool: ForkPool) -> None:
-    ops = ["sum", "product", "min", "max"]
-    assert_valid(run(pool, "validate_ops", 3, ops=ops, dtypes=["float32", "float16", "int8", "bool"]))
-    assert_valid(run(pool, "validate_ops", 3, ops=["avg"], dtypes=["float32", "bfloat16", "complex64"]))
-    assert_valid(run(pool, "validate_ops", 3, ops=["band", "bor", "bxor"], dtypes=["int32", "uint8", "bool"]))
+@pytest.mark.parametrize(
+    ("ops", "dtypes"),
+    [
+        (("sum", "product", "min", "max"), ("float32", "float16", "int8", "bool")),
+        (("band", "bor", "bxor"), ("int32", "uint8", "bool")),
+        (("avg",), ("float32", "bfloat16", "complex64")),
+    ],
+)
+def test_every_reduction_gives_what_it_must(
+    pool: ForkPool, ops: tuple[str, ...], dtypes: tuple[str, ...]
+) -> None:
+    by_rank = run(pool, "validate_ops", 3, ops=list(ops), dtypes=list(dtypes))
+    if ops == ("avg",) and not any(by_rank):
+        pytest.skip("Gloo of this torch takes no averages (2.4 does not)")
+    assert_valid(by_rank)
+    assert all(len(cells) >= 2 * len(ops) * len(dtypes) for cells in by_rank)
 
 
 def test_groups_of_some_ranks_are_measured_at_once(pool: ForkPool) -> None:
