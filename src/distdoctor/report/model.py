@@ -76,6 +76,7 @@ class SkipCause(str, Enum):
     UNSUPPORTED = "not reported by this hardware or driver"
     ABSENT = "file or interface not there"
     FAILED = "could not be read"
+    NOISY = "too noisy to judge"
 
 
 class CheckState(str, Enum):
