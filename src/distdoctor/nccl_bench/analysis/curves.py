@@ -76,3 +76,8 @@ def _curve(rows: list[Row]) -> Curve:
         num_ranks=first.num_ranks,
         rows=tuple(rows),
     )
+
+
+def source_of(label: str, row: Row) -> str:
+    """Where a row stands: "table.txt:17", or the label alone for what was measured."""
+    return f"{label}:{row.source_line}" if row.source_line is not None else label
