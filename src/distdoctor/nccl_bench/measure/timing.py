@@ -59,8 +59,11 @@ class Clock(Protocol):
 def timed_loop(issue: Issue, *, barrier: Barrier | None, iters: int, clock: Clock) -> Samples:
     """Run `issue` `iters` times, a barrier before each (style isolated) or none (style streaming).
 
-    The garbage collector rests meanwhile: a collection of ours would look like a late rank.
+    The garbage collector rests meanwhile: a collection of ours would look like a late rank. Raises ValueError for
+    fewer than one iteration.
     """
+    if iters < 1:
+        raise ValueError(f"a loop of {iters} iterations")
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -154,7 +157,7 @@ class HostClock:
             barrier_us=_differences(at_barrier, begun),
             operation_us=_differences(handed, ended),
             total_us=_differences(begun, ended),
-            loop_us=(ended[-1] - started) / 1e3 if iters else 0.0,
+            loop_us=(ended[-1] - started) / 1e3,
         )
 
     def _streaming(self, issue: Issue, iters: int) -> Samples:
