@@ -78,9 +78,9 @@ def env(
 
 def make_request(command: str, output: OutputOptions) -> Request:
     """How the report was asked for: checks, site file, what is ignored."""
+    from distdoctor.cli.known_ids import check_ids
     from distdoctor.env.build import Request
     from distdoctor.env.checks.all import ENV_CHECKS
-    from distdoctor.cli.known_ids import check_ids
     from distdoctor.report.site import load_site
 
     check_ids(output.only, output.ignore)

@@ -10,13 +10,10 @@ from distdoctor.errors import UsageError
 from distdoctor.nccl_bench.definitions import BARRIER, NAMES, canonical_name
 from distdoctor.nccl_bench.facts.rows import Style
 from distdoctor.nccl_bench.mesh import MeshShape
+from distdoctor.nccl_bench.shapes import natural_places
 from distdoctor.units import MIB
 
 DEFAULT_COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
-
-# torch has no out-of-place form of these; nor an in-place one of those.
-_IN_PLACE_ONLY = frozenset(("all_reduce", "broadcast", "reduce", BARRIER))
-_OUT_OF_PLACE_ONLY = frozenset(("all_to_all", "all_to_all_uneven", "sendrecv", "gather", "scatter"))
 
 # Limits of a default run. The steps of a run take well under a second; joining waits for imports of torch on a
 # cold file system. Our own choices.
@@ -75,18 +72,16 @@ class BenchOptions:
     nccl_log: bool = True
 
     def places_of(self, collective: str) -> tuple[bool, ...]:
-        """Which of out of place (False) and in place (True) are measured for a collective."""
-        if collective in _IN_PLACE_ONLY:
-            return (True,)
-        if collective in _OUT_OF_PLACE_ONLY:
-            return (False,)
+        """Which of out of place (False) and in place (True) are measured; torch's only form where it has one."""
+        natural = natural_places(collective)
         match self.placement:
-            case Placement.AUTO | Placement.OUT:
-                return (False,)
-            case Placement.IN:
-                return (True,)
+            case Placement.AUTO:
+                return natural[:1]
             case Placement.BOTH:
-                return (False, True)
+                return natural
+            case Placement.OUT | Placement.IN:
+                wanted = self.placement is Placement.IN
+                return (wanted,) if wanted in natural else natural
 
 
 def parse_collectives(text: str) -> tuple[str, ...]:

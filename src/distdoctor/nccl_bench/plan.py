@@ -5,8 +5,8 @@ Pure: from places and options to stages. Cheap stages that can name a fault come
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from distdoctor.nccl_bench.definitions import BARRIER
 from distdoctor.nccl_bench.facts.places import Place
@@ -57,18 +57,21 @@ class Stage:
     """Of the time that is left when the stage begins."""
 
 
-def make_plan(places: Sequence[Place], options: BenchOptions, backend: str) -> tuple[Stage, ...]:
-    """The stages of a run, in order."""
+def make_plan(
+    places: Sequence[Place], options: BenchOptions, backend: str, *, supported: Sequence[str]
+) -> tuple[Stage, ...]:
+    """The stages of a run, in order; `supported`: the collectives that the backend does with these types."""
     everybody = Group(kind=GroupKind.JOB, label="job", ranks=tuple(range(len(places))), set_label="job")
     stages: list[Stage] = []
-    if not options.only_job:
+    options = replace(options, collectives=tuple(name for name in options.collectives if name in supported))
+    if not options.only_job and "all_reduce" in supported:
         stages += _before_the_job(places, options, backend)
     stages.append(
         Stage(
             name="job",
             title=f"all {len(places)} ranks" if len(places) > 1 else "1 rank",
             turns=((everybody,),),
-            cells=_cells(options, backend),
+            cells=(*_arrival_cells(supported), *_swept_cells(options, backend)),
             share=SHARE_JOB,
         )
     )
@@ -116,7 +119,7 @@ def _before_the_job(places: Sequence[Place], options: BenchOptions, backend: str
 
 
 def _along_the_mesh(mesh: MeshShape, options: BenchOptions, backend: str) -> list[Stage]:
-    cells = tuple(each for each in _cells(options, backend) if each.collective != BARRIER)
+    cells = _swept_cells(options, backend)
     stages = []
     for dimension, name in enumerate(mesh.names):
         groups = mesh_groups(mesh, dimension)
@@ -142,21 +145,23 @@ def _along_the_mesh(mesh: MeshShape, options: BenchOptions, backend: str) -> lis
     return stages
 
 
-def _cells(options: BenchOptions, backend: str) -> tuple[Cell, ...]:
-    sizes = options.sizes or default_sizes(backend)
-    arrivals = (
-        Cell(collective=BARRIER, size_bytes=0, in_place=True, style=Style.ISOLATED),
-        Cell(collective="all_reduce", size_bytes=ARRIVAL_BYTES, in_place=True, style=Style.ISOLATED),
+def _arrival_cells(supported: Sequence[str]) -> tuple[Cell, ...]:
+    return tuple(
+        Cell(collective=name, size_bytes=size, in_place=True, style=Style.ISOLATED)
+        for name, size in ((BARRIER, 0), ("all_reduce", ARRIVAL_BYTES))
+        if name in supported
     )
-    swept = (
+
+
+def _swept_cells(options: BenchOptions, backend: str) -> tuple[Cell, ...]:
+    return tuple(
         Cell(collective=name, size_bytes=size, in_place=in_place, style=style)
         for name in options.collectives
         if name != BARRIER
         for in_place in options.places_of(name)
         for style in options.styles
-        for size in sizes
+        for size in options.sizes or default_sizes(backend)
     )
-    return _each_once((*arrivals, *swept))
 
 
 def _cell(collective: str, size_bytes: int, options: BenchOptions) -> Cell:
@@ -166,7 +171,3 @@ def _cell(collective: str, size_bytes: int, options: BenchOptions) -> Cell:
         in_place=options.places_of(collective)[0],
         style=Style.STREAMING,
     )
-
-
-def _each_once(cells: Iterable[Cell]) -> tuple[Cell, ...]:
-    return tuple(dict.fromkeys(cells))

@@ -1,0 +1,202 @@
+"""What `env` knows of the hosts, handed to the benchmark: their hardware, and what is wrong with their network.
+
+The two rooms do not know one another; the command carries facts from one to the other.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+
+import msgspec
+from msgspec.structs import replace
+
+from distdoctor.env.build import Request, env_report
+from distdoctor.env.checks.all import ENV_CHECKS
+from distdoctor.env.facts.all import EnvFacts
+from distdoctor.env.facts.gpu import GpuDevice, GpuFacts
+from distdoctor.env.facts.network import NetworkFacts, RdmaPort
+from distdoctor.env.live import LiveOptions, collect_here
+from distdoctor.env.members import Member
+from distdoctor.nccl_bench.facts.places import HostHardware, Nic, Place
+from distdoctor.ranks.identity import RankIdentity
+from distdoctor.report.model import Report
+
+# Checks of `env` that bear on how fast and how reliably ranks talk to one another, by the beginning of their ids.
+_NETWORK_CHECKS = (
+    "nccl-", "network-", "rdma-", "roce-", "nic-", "gpudirect-", "pcie-", "gpu-nvlink", "gpu-p2p", "gpu-fabric",
+    "gpu-imex", "gpu-pcie", "kernel-nic", "kernel-pcie", "kernel-sxid", "shm-", "memlock", "job-network", "job-nccl",
+)  # fmt: skip
+
+# Sections of `env`'s facts that a reader of a bandwidth report asks for.
+_FACT_GROUPS = ("nccl", "network", "gpus", "variables", "container", "host")
+
+# A process that holds this little on a GPU is a monitor or a display, no job. Our own threshold.
+_IDLE_BYTES = 512 << 20
+_IDLE_PCT = 5
+
+
+def look_at_host(identity: RankIdentity, *, timeout_s: float) -> bytes:
+    """This host's facts as JSON, without torch."""
+    options = LiveOptions(torch=False, timeout_s=min(timeout_s, 10.0))
+    collected = collect_here(identity, options, lambda facts: None)  # noqa: ARG005 - nobody waits for early facts
+    return msgspec.json.encode(collected.members[0].facts)
+
+
+def read_looks(looks: Mapping[int, bytes], places: Sequence[Place]) -> dict[str, EnvFacts]:
+    """Facts by host. What another host sent is read as typed JSON only; what is none is left out."""
+    hosts = {place.rank: place.host for place in places}
+    found: dict[str, EnvFacts] = {}
+    for rank, data in sorted(looks.items()):
+        if rank not in hosts:
+            continue
+        try:
+            found[hosts[rank]] = msgspec.json.decode(data, type=EnvFacts)
+        except (msgspec.DecodeError, RecursionError):
+            continue
+    return found
+
+
+def network_report(hosts: Mapping[str, EnvFacts], places: Sequence[Place]) -> Report | None:
+    """What `env` finds wrong with the network of these hosts; None when no host told anything."""
+    if not hosts:
+        return None
+    first_rank: dict[str, int] = {}
+    for place in places:
+        first_rank.setdefault(place.host, place.rank)
+    request = Request(
+        command="env",
+        argv=tuple(sys.argv[1:]),
+        checks=tuple(check for check in ENV_CHECKS if check.id.startswith(_NETWORK_CHECKS)),
+        started=datetime.now(timezone.utc),
+    )
+    members = [
+        Member(rank=first_rank.get(host), host=host, facts=facts) for host, facts in sorted(hosts.items())
+    ]
+    report = env_report(request, members)
+    return replace(
+        report,
+        facts=tuple(fact for fact in report.facts if fact.key.partition(".")[0] in _FACT_GROUPS),
+        tables=(),
+    )
+
+
+def hardware_of(hosts: Mapping[str, EnvFacts]) -> tuple[HostHardware, ...]:
+    """What decides how fast each host can be."""
+    return tuple(_hardware(host, facts) for host, facts in hosts.items())
+
+
+def gpus_in_use(hosts: Mapping[str, EnvFacts], places: Sequence[Place]) -> str | None:
+    """Who uses the GPUs of this run, as one sentence; None when nobody is seen to."""
+    for place in places:
+        facts = hosts.get(place.host)
+        devices = (facts.gpus.devices or ()) if facts is not None and facts.gpus is not None else ()
+        for device in devices:
+            if not _is_of(place, device):
+                continue
+            busy = (device.utilisation_pct or 0) > _IDLE_PCT
+            held = device.memory_used_bytes or 0
+            others = [each for each in device.processes or () if (each.used_bytes or 0) > _IDLE_BYTES]
+            if others or (busy and held > _IDLE_BYTES):
+                who = f"pid {others[0].pid}" if others and others[0].pid is not None else "another process"
+                return f"GPU {device.index} of {place.host} is in use by {who} ({held >> 20} MiB held)"
+    return None
+
+
+def named_places(places: Sequence[Place], hosts: Mapping[str, EnvFacts]) -> tuple[Place, ...]:
+    """Places with NVML's index of each GPU, found by its UUID or PCI address."""
+    from dataclasses import replace as with_fields
+
+    named = []
+    for place in places:
+        facts = hosts.get(place.host)
+        devices = (facts.gpus.devices or ()) if facts is not None and facts.gpus is not None else ()
+        mine = next((device for device in devices if _is_of(place, device)), None)
+        if mine is None:
+            named.append(place)
+        else:
+            named.append(with_fields(place, gpu_index=mine.index, gpu_pci=mine.pci or place.gpu_pci))
+    return tuple(named)
+
+
+def _is_of(place: Place, device: GpuDevice) -> bool:
+    if place.gpu_uuid and device.uuid:
+        return place.gpu_uuid == device.uuid
+    return bool(place.gpu_pci and device.pci and place.gpu_pci.lower() == device.pci.lower())
+
+
+def _hardware(host: str, facts: EnvFacts) -> HostHardware:
+    gpus, network = facts.gpus, facts.network
+    devices = gpus.devices if gpus is not None else None
+    active = [
+        sum(bool(link.active) for link in device.nvlinks)
+        for device in devices or ()
+        if device.nvlinks is not None
+    ]
+    speeds = [
+        link.speed_gbps
+        for device in devices or ()
+        for link in device.nvlinks or ()
+        if link.active and link.speed_gbps
+    ]
+    return HostHardware(
+        host=host,
+        gpu_models=None if devices is None else tuple(device.name or "unknown" for device in devices),
+        nvlinks_per_gpu=min(active, default=None),
+        nvlink_gbps=min(speeds, default=None),
+        has_nvswitch=_has_nvswitch(gpus),
+        pcie_gen=min((device.pcie_gen_max for device in devices or () if device.pcie_gen_max), default=None),
+        pcie_width=min((device.pcie_width for device in devices or () if device.pcie_width), default=None),
+        nics=_nics(network),
+        gpudirect_rdma=_gpudirect(network),
+        num_cpus=facts.process.num_cpus
+        if facts.process is not None and hasattr(facts.process, "num_cpus")
+        else None,
+    )
+
+
+def _has_nvswitch(gpus: GpuFacts | None) -> bool | None:
+    if gpus is None:
+        return None
+    if gpus.num_nvswitches:
+        return True
+    kinds = [pair.kind for pair in gpus.pair_links if pair.a.startswith("GPU") and pair.b.startswith("GPU")]
+    if len(gpus.devices or ()) > 2 and kinds:
+        return all(kind.startswith("NV") for kind in kinds)
+    return None
+
+
+def _nics(network: NetworkFacts | None) -> tuple[Nic, ...] | None:
+    """RDMA ports that are up, or else Ethernet interfaces that are; None when neither was read."""
+    if network is None or (network.rdma_ports is None and network.interfaces is None):
+        return None
+    ports = [port for port in network.rdma_ports or () if port.state == "ACTIVE"]
+    if ports:
+        return tuple(
+            Nic(name=f"{port.device}/{port.port}", kind=_kind(port), rate_gbit=port.rate_gbit)
+            for port in ports
+        )
+    return tuple(
+        Nic(
+            name=each.name,
+            kind="ethernet",
+            rate_gbit=each.speed_mbps / 1000 if each.speed_mbps and each.speed_mbps > 0 else None,
+        )
+        for each in network.interfaces or ()
+        if each.is_up and not each.is_virtual
+    )
+
+
+def _kind(port: RdmaPort) -> str:
+    if port.is_efa:
+        return "efa"
+    return "infiniband" if port.link_layer == "InfiniBand" else "roce"
+
+
+def _gpudirect(network: NetworkFacts | None) -> bool | None:
+    if network is None:
+        return None
+    if network.peermem_registered or network.dmabuf_possible:
+        return True
+    return False if network.peermem_registered is False and network.dmabuf_possible is False else None

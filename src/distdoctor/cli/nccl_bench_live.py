@@ -1,0 +1,206 @@
+"""The measuring run of `nccl-bench` in one rank: torch, the run, and whoever reports."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from distdoctor.cli.output import Prepared, emit, failure_report
+from distdoctor.cli.speaking import speak
+from distdoctor.errors import DistdoctorError, UsageError
+from distdoctor.nccl_bench.build import BenchRequest, bench_report
+from distdoctor.nccl_bench.facts.bench import BenchFacts
+from distdoctor.nccl_bench.options import JOIN_TIMEOUT_S, BenchOptions
+from distdoctor.ranks.identity import RankIdentity
+from distdoctor.ranks.terminate import end_process
+
+if TYPE_CHECKING:
+    from distdoctor.nccl_bench.measure.sweep import Progress
+    from distdoctor.nccl_bench.measured import Measured
+
+# Lines of torch that are of no use to anybody here: warnings about names that do not resolve, and stack frames.
+_QUIET = {"TORCH_CPP_LOG_LEVEL": "FATAL", "TORCH_SHOW_CPP_STACKTRACES": "0"}
+
+
+def run_live(
+    identity: RankIdentity,
+    options: BenchOptions,
+    request: BenchRequest,
+    prepared: Prepared,
+    *,
+    baseline: str | None,
+) -> int:
+    """Measure on this rank; rank 0, or whoever takes its place, reports. Raises DistdoctorError."""
+    from distdoctor.nccl_bench.mesh import check_mesh
+
+    if options.mesh is not None:
+        check_mesh(options.mesh, identity.world_size)
+    compared = _read_baseline(baseline) if baseline else None
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
+    import_torch_s = _import_torch(identity)
+    from distdoctor.nccl_bench.measure.run import Callbacks, run_rank
+    from distdoctor.nccl_bench.measure.target import find_target
+
+    local_rank = identity.local_rank if identity.local_rank is not None else identity.rank
+    target = find_target(options.backend, local_rank)
+    speaker = _Speaker(options, request, prepared, compared, under_launcher=identity.world_size > 1)
+    callbacks = Callbacks(
+        look=lambda: _look(identity, options),
+        object_to=speaker.objection,
+        on_progress=_ProgressLine(),
+        on_stage=speaker.tell_early,
+        report=speaker.report,
+    )
+    return run_rank(identity, options, target, callbacks, import_torch_s=import_torch_s)
+
+
+class _Speaker:
+    """Turns what was measured into what is said."""
+
+    def __init__(
+        self,
+        options: BenchOptions,
+        request: BenchRequest,
+        prepared: Prepared,
+        baseline: BenchFacts | None,
+        *,
+        under_launcher: bool,
+    ) -> None:
+        self._options = options
+        self._request = request
+        self._prepared = prepared
+        self._baseline = baseline
+        self._under_launcher = under_launcher
+        self._told: set[str] = set()
+
+    def objection(self, measured: Measured) -> str:
+        """Why measuring should not begin, or nothing: somebody else uses the GPUs."""
+        from distdoctor.cli.nccl_bench_hosts import gpus_in_use, read_looks
+
+        if self._options.share_gpus:
+            return ""
+        places = measured.facts.places
+        return gpus_in_use(read_looks(measured.looks, places), places) or ""
+
+    def tell_early(self, measured: Measured) -> None:
+        """A fault that shows after a stage is told at once, on stderr."""
+        report = bench_report(self._request, [self._facts(measured)])
+        for finding in report.findings:
+            if finding.severity.value == "info" or finding.fingerprint in self._told:
+                continue
+            self._told.add(finding.fingerprint)
+            _say(f"{finding.severity.value}: {finding.title}")
+
+    def report(self, measured: Measured) -> int:
+        """Write the report; the exit code."""
+        from distdoctor.cli.nccl_bench_hosts import network_report, read_looks
+
+        speak()
+        beside = network_report(read_looks(measured.looks, measured.facts.places), measured.facts.places)
+        facts = self._facts(measured)
+        report = bench_report(self._request, [facts], beside=beside)
+        return emit(report, self._prepared, under_launcher=self._under_launcher)
+
+    def _facts(self, measured: Measured) -> BenchFacts:
+        from distdoctor.cli.nccl_bench_hosts import hardware_of, named_places, read_looks
+        from distdoctor.nccl_bench.measured import with_log
+
+        hosts = read_looks(measured.looks, measured.facts.places)
+        facts = replace(
+            measured.facts,
+            hardware=hardware_of(hosts),
+            places=named_places(measured.facts.places, hosts),
+            baseline=self._baseline,
+            overrides=_overrides(),
+            shares_gpus=measured.facts.shares_gpus or self._options.share_gpus,
+        )
+        return with_log(facts, measured.logs)
+
+
+class _ProgressLine:
+    """One line on a terminal, written over; off a terminal a line for each new text."""
+
+    def __init__(self) -> None:
+        self._last = ""
+        self._is_terminal = sys.stderr.isatty()
+
+    def __call__(self, progress: Progress) -> None:
+        line = f"[{progress.done + 1}/{progress.total}] {progress.text}, at most {progress.left_s:.0f} s left"
+        if self._is_terminal:
+            print(f"\r\033[K{line[:100]}", end="", file=sys.stderr, flush=True)
+        elif progress.text.partition(":")[0] != self._last:
+            self._last = progress.text.partition(":")[0]
+            print(line, file=sys.stderr, flush=True)
+
+
+def _say(text: str) -> None:
+    from distdoctor.report.mask import mask_text
+    from distdoctor.report.seal import visible
+
+    start = "\r\033[K" if sys.stderr.isatty() else ""
+    print(f"{start}{mask_text(visible(text))[0]}", file=sys.stderr, flush=True)
+
+
+def _look(identity: RankIdentity, options: BenchOptions) -> bytes:
+    from distdoctor.cli.nccl_bench_hosts import look_at_host
+
+    return look_at_host(identity, timeout_s=options.timeout_s)
+
+
+def _overrides() -> tuple[tuple[str, str], ...]:
+    ours = ("NCCL_DEBUG", "NCCL_DEBUG_FILE", "NCCL_DEBUG_SUBSYS")
+    return tuple(
+        (name, value)
+        for name, value in sorted(os.environ.items())
+        if name.startswith("NCCL_") and name not in ours
+    )
+
+
+def _read_baseline(path: str) -> BenchFacts:
+    from distdoctor.nccl_bench.from_files import read_baseline
+
+    return read_baseline(path)
+
+
+def _import_torch(identity: RankIdentity) -> float:
+    """Seconds that it took. Raises DistdoctorError where there is none; ends the process when it hangs."""
+    hung = threading.Timer(JOIN_TIMEOUT_S, _torch_hangs, args=(identity,))
+    hung.daemon = True
+    hung.start()
+    began = time.monotonic()
+    try:
+        import torch.distributed
+    except ImportError as error:
+        raise DistdoctorError(
+            f"torch cannot be imported by `{sys.executable}`: {_first_line(error)}",
+            hint="run it with the job's own Python, or look with `distdoctor env` at what is wrong",
+        ) from error
+    except Exception as error:
+        raise DistdoctorError(
+            f"import torch fails: {type(error).__name__}: {_first_line(error)}",
+            hint="look with `distdoctor env` at what is wrong",
+        ) from error
+    finally:
+        hung.cancel()
+    if not torch.distributed.is_available():
+        raise UsageError(f"torch {torch.__version__} was built without torch.distributed")
+    return time.monotonic() - began
+
+
+def _torch_hangs(identity: RankIdentity) -> None:
+    """The main thread sits in the import: this is the only thread that can still speak."""
+    message = (
+        f"import torch does not end on {identity.host} (rank {identity.rank}) within {JOIN_TIMEOUT_S:g} s"
+    )
+    error = DistdoctorError(message, hint="look with `distdoctor env --timeout 30s` at where it hangs")
+    print(f"error: {failure_report('nccl-bench', error).verdict.summary}", file=sys.stderr, flush=True)
+    end_process(int(error.exit_code))
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)[:200]

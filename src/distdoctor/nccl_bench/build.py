@@ -1,0 +1,145 @@
+"""From the facts of one run, or of several files, to the report. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from distdoctor.nccl_bench.analysis.culprits import culprits_of
+from distdoctor.nccl_bench.checks.all import BENCH_CHECKS
+from distdoctor.nccl_bench.facts.bench import BenchFacts
+from distdoctor.nccl_bench.tables import bench_series, bench_tables
+from distdoctor.nccl_bench.verdict import bench_verdict
+from distdoctor.report.assemble import build_report
+from distdoctor.report.checking import run_checks
+from distdoctor.report.model import CheckResult, Finding, InputFile, Report, Skipped, Subject
+from distdoctor.report.site import Site, apply_site
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchRequest:
+    """How the report was asked for."""
+
+    argv: tuple[str, ...]
+    started: datetime
+    command: str = "nccl-bench"
+    site: Site = field(default_factory=Site)
+    ignore: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+
+
+def bench_report(
+    request: BenchRequest,
+    all_facts: Sequence[BenchFacts],
+    *,
+    beside: Report | None = None,
+    inputs: Sequence[InputFile] = (),
+    timings: dict[str, float] | None = None,
+) -> Report:
+    """The report over a run, or over the tables and logs of files.
+
+    `beside`: what another command found on the same hosts; its findings count, its skips do not decide.
+    """
+    findings: list[Finding] = list(beside.findings) if beside is not None else []
+    checks: list[CheckResult] = list(beside.checks) if beside is not None else []
+    skipped: list[Skipped] = [replace(each, essential=False) for each in beside.skipped] if beside else []
+    wanted = [check for check in BENCH_CHECKS if not request.only or check.id in request.only]
+    for facts in all_facts:
+        found, skips, results = run_checks(wanted, facts, hosts=_only_host(facts), is_live=facts.is_live)
+        findings += found
+        skipped += skips
+        checks += results
+    if request.only:
+        findings = [each for each in findings if each.id in request.only]
+    subject = _subject(all_facts, beside)
+    several = len(all_facts) > 1
+    labels = [facts.label if several else "" for facts in all_facts]
+    culprits = tuple(
+        culprit for facts in all_facts for culprit in culprits_of(facts, tuple(findings)) if facts.is_live
+    )
+    accused = tuple(each.rank for each in culprits if each.rank is not None and each.role == "culprit")
+    report = build_report(
+        command=request.command,
+        argv=request.argv,
+        about=_about(all_facts, subject),
+        findings=apply_site(findings, request.site, ignore=request.ignore),
+        checks=checks,
+        skipped=skipped,
+        subject=subject,
+        facts=beside.facts if beside is not None else (),
+        tables=tuple(
+            table
+            for facts, label in zip(all_facts, labels, strict=True)
+            for table in bench_tables(facts, label=label)
+        ),
+        inputs=inputs,
+        timings=timings,
+        started=request.started,
+        answered=bool(all_facts) and all(each.read for each in inputs) and _complete(all_facts),
+    )
+    series = tuple(
+        each
+        for facts, label in zip(all_facts, labels, strict=True)
+        for each in bench_series(facts, label=label, accused=accused)
+    )
+    return replace(
+        report,
+        verdict=bench_verdict(report, all_facts),
+        culprits=culprits,
+        series=series,
+    )
+
+
+def _complete(all_facts: Sequence[BenchFacts]) -> bool:
+    return all(facts.stopped is None for facts in all_facts)
+
+
+def _only_host(facts: BenchFacts) -> tuple[str, ...]:
+    """The host of a run on one host; findings of several hosts name theirs."""
+    hosts = dict.fromkeys(place.host for place in facts.places)
+    return tuple(hosts) if len(hosts) == 1 else ()
+
+
+def _subject(all_facts: Sequence[BenchFacts], beside: Report | None) -> Subject:
+    known = beside.subject if beside is not None else Subject()
+    hosts = tuple(dict.fromkeys(place.host for facts in all_facts for place in facts.places))
+    models = tuple(
+        dict.fromkeys(
+            model
+            for facts in all_facts
+            for model in (
+                *(place.gpu_model for place in facts.places),
+                *(model for host in facts.hardware for model in host.gpu_models or ()),
+            )
+            if model
+        )
+    )
+    live = next((facts for facts in all_facts if facts.is_live), None)
+    first = live or next(iter(all_facts), None)
+    versions = first.versions if first is not None else None
+    return replace(
+        known,
+        hosts=hosts or known.hosts,
+        world_size=(first.num_ranks if first is not None else None) or known.world_size,
+        gpu_models=models or known.gpu_models,
+        torch=(versions and versions.torch) or known.torch,
+        nccl=(versions and versions.nccl) or known.nccl,
+        cuda=(versions and versions.cuda) or known.cuda,
+        driver=(versions and versions.driver) or known.driver,
+        missing_ranks=tuple(lost.rank for lost in live.stopped.lost) if live and live.stopped else (),
+    )
+
+
+def _about(all_facts: Sequence[BenchFacts], subject: Subject) -> str:
+    if len(all_facts) == 1 and all_facts[0].is_live:
+        num_ranks, num_hosts = all_facts[0].num_ranks or 1, len(subject.hosts)
+        ranks = f"{num_ranks} rank{'s' if num_ranks != 1 else ''}"
+        backend = {"nccl": "NCCL", "gloo": "Gloo"}.get(all_facts[0].backend or "", "")
+        over = f" over {backend}" if backend else ""
+        return f"{ranks} on {num_hosts} host{'s' if num_hosts != 1 else ''}{over}"
+    if len(all_facts) == 1:
+        return all_facts[0].label
+    return f"{len(all_facts)} tables and logs"

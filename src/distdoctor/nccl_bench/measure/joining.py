@@ -1,0 +1,180 @@
+"""From a process with a rank to a member of a process group: stores, watchdog, greeting, backend.
+
+The store comes first and carries everything but the measured collectives, so that a fabric that does not work
+still ends in a report. Every rank has three clients of it: a client serialises its calls, and one that waits
+must not hold up the heart or the report.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+from distdoctor.errors import DistdoctorError
+from distdoctor.nccl_bench.measure.control import Control
+from distdoctor.nccl_bench.measure.target import Target, buffer_bytes
+from distdoctor.nccl_bench.meeting import Meeting, meeting_of
+from distdoctor.nccl_bench.messages import Hello, Layout, decode, encode
+from distdoctor.nccl_bench.options import JOIN_TIMEOUT_S, BenchOptions
+from distdoctor.ranks.identity import RankIdentity
+from distdoctor.ranks.store import launch_prefix
+from distdoctor.ranks.watchdog import Stall, Watchdog
+
+# A greeting of each of 16,384 ranks.
+_MAX_LAYOUT_BYTES = 16 << 20
+
+
+class Store:
+    """The launch's store: as many clients as somebody needs."""
+
+    def __init__(self, identity: RankIdentity, *, timeout_s: float) -> None:
+        """Raises DistdoctorError when there is no meeting point or it cannot be reached."""
+        self._meeting = meeting_of(identity, os.environ)
+        self._timeout = timedelta(seconds=timeout_s)
+        first = self._connect(self._meeting)
+        if self._meeting.port == 0:
+            self._meeting = Meeting(address=self._meeting.address, port=first.port, serves=True)
+        # Kept alive: with it goes the server, where this rank is the one that serves.
+        self._first = first
+
+    @property
+    def serves(self) -> bool:
+        """Whether this process serves the store."""
+        return self._meeting.serves
+
+    def client(self) -> dist.Store:
+        """A client of its own."""
+        at = self._meeting
+        return self._connect(Meeting(address=at.address, port=at.port, serves=False))
+
+    def _connect(self, meeting: Meeting) -> dist.Store:
+        try:
+            return dist.TCPStore(
+                meeting.address,
+                meeting.port,
+                is_master=meeting.serves,
+                wait_for_workers=False,
+                timeout=self._timeout,
+            )
+        except (RuntimeError, OSError) as error:
+            # torch raises DistNetworkError, a RuntimeError, with a stack of C++ frames below its first line.
+            first = next(iter(str(error).splitlines()), "")[:200]
+            verb = "serve" if meeting.serves else "reach"
+            raise DistdoctorError(
+                f"cannot {verb} the meeting point {meeting.address}:{meeting.port}: {first}",
+                hint="is rank 0 on that host, the port free there, and no firewall between?",
+            ) from error
+
+
+class Joined:
+    """A rank that has met all others. `report` is called by the watchdog when the run cannot go on."""
+
+    def __init__(
+        self,
+        identity: RankIdentity,
+        options: BenchOptions,
+        target: Target,
+        *,
+        import_torch_s: float,
+        report: Callable[[Stall], int],
+    ) -> None:
+        """Connect to the store and start the watchdog; raises DistdoctorError."""
+        self.identity = identity
+        self.options = options
+        self.target = target
+        self._import_torch_s = import_torch_s
+        self._store = Store(identity, timeout_s=JOIN_TIMEOUT_S)
+        client = self._store.client()
+        self.prefix = launch_prefix(client, os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+        self.records = client
+        """A client that only the report uses."""
+        self.control = Control(
+            self._store.client(),
+            prefix=f"{self.prefix}bench/",
+            rank=identity.rank,
+            world_size=identity.world_size,
+        )
+        self.watchdog = Watchdog(
+            self._store.client(),
+            prefix=self.prefix,
+            rank=identity.rank,
+            world_size=identity.world_size,
+            host=identity.host,
+            deadline_s=options.timeout_s,
+            report=report,
+            hosts_store=self._store.serves,
+        )
+
+    def start(self) -> Layout:
+        """Form the process group and exchange greetings. Call from the main thread; the watchdog runs from here on."""
+        self.watchdog.start()
+        self.watchdog.arrive("joining", deadline_s=JOIN_TIMEOUT_S)
+        began = time.monotonic()
+        group_store = dist.PrefixStore(f"{self.prefix}group", self._store.client())
+        # The watchdog ends a run long before the group's own timeout aborts the process.
+        patience = timedelta(seconds=max(600.0, 10 * self.options.timeout_s))
+        device = {"device_id": self.target.device} if self.target.device.type == "cuda" else {}
+        dist.init_process_group(
+            self.target.backend,
+            store=group_store,
+            rank=self.identity.rank,
+            world_size=self.identity.world_size,
+            timeout=patience,
+            **device,
+        )
+        layout = self._greet(time.monotonic() - began)
+        self.watchdog.leave()
+        return layout
+
+    def _greet(self, process_group_s: float) -> Layout:
+        control, rank, world_size = self.control, self.identity.rank, self.identity.world_size
+        control.put(f"hello/{rank}", encode(self._hello(process_group_s)))
+        if rank == 0:
+            hellos = (decode(control.wait_for(f"hello/{each}"), Hello) for each in range(world_size))
+            control.put("layout", encode(Layout(ranks=tuple(each for each in hellos if each is not None))))
+        layout = decode(control.wait_for("layout"), Layout, max_bytes=_MAX_LAYOUT_BYTES)
+        if layout is None or [each.rank for each in layout.ranks] != list(range(world_size)):
+            raise DistdoctorError(
+                "the ranks' greetings cannot be read", hint="is another program on this port?"
+            )
+        return layout
+
+    def _hello(self, process_group_s: float) -> Hello:
+        identity, target = self.identity, self.target
+        return Hello(
+            rank=identity.rank,
+            host=identity.host,
+            local_rank=identity.local_rank if identity.local_rank is not None else identity.rank,
+            node_rank=identity.node_rank,
+            pod=identity.pod,
+            device=str(target.device),
+            gpu_pci=target.gpu_pci,
+            gpu_uuid=target.gpu_uuid,
+            gpu_model=target.gpu_model,
+            memory_bytes=buffer_bytes(target, ranks_here=identity.local_world_size or identity.world_size),
+            import_torch_s=round(self._import_torch_s, 3),
+            process_group_s=round(process_group_s, 3),
+            torch=str(torch.__version__),
+            cuda=torch.version.cuda,
+            nccl=_nccl_version(),
+        )
+
+    def finish(self) -> None:
+        """Leave: no more watching, the group is destroyed."""
+        self.watchdog.finish()
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+def _nccl_version() -> str | None:
+    """The NCCL that torch has loaded, or None on a build without it."""
+    try:
+        version = torch.cuda.nccl.version()
+    except (AttributeError, RuntimeError):
+        return None
+    return ".".join(map(str, version)) if isinstance(version, tuple) else str(version)

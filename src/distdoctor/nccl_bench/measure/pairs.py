@@ -1,0 +1,90 @@
+"""Point-to-point times between pairs of ranks, each direction by itself, one round of disjoint pairs after another.
+
+The receiver says that it is ready before the clock starts, so that a rank that comes late does not make its link
+look slow; the sender's clock stops when the receiver's acknowledgement is back, so that one clock is enough.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import torch
+import torch.distributed as dist
+
+from distdoctor.nccl_bench.analysis.pairing import Round
+from distdoctor.nccl_bench.measure.joining import Joined
+from distdoctor.nccl_bench.pair_record import encode_pair
+
+# A few bytes: what they take is latency.
+LATENCY_BYTES = 8
+
+# Messages one after another in one visit of a pair; the best counts, for noise only makes things slower.
+REPEATS = 3
+
+
+class Pairs:
+    """One rank's side of the matrix. All ranks call `run` with the same rounds in the same order."""
+
+    def __init__(self, joined: Joined, *, size_bytes: int) -> None:
+        self._joined = joined
+        self._rank = joined.identity.rank
+        self._device = joined.target.device
+        self._data = torch.ones(size_bytes, dtype=torch.uint8, device=self._device)
+        self._small = torch.ones(LATENCY_BYTES, dtype=torch.uint8, device=self._device)
+        self._sign = torch.ones(1, dtype=torch.uint8, device=self._device)
+        self._met: set[int] = set()
+
+    def run(self, rounds: Sequence[Round], *, small: bool = False, confirms: bool = False) -> None:
+        """Measure the pairs of every round; what was measured is in the store when this returns."""
+        watchdog, control = self._joined.watchdog, self._joined.control
+        for pairs in rounds:
+            words = ", ".join(f"{source} to {target}" for source, target in pairs[:4])
+            watchdog.arrive(f"pairs of ranks: {words}{' …' if len(pairs) > 4 else ''}")
+            for source, target in pairs:
+                if self._rank == source:
+                    times_us = self._send(target, self._small if small else self._data)
+                    control.append(
+                        "pairs",
+                        encode_pair(
+                            source,
+                            target,
+                            times_us,
+                            small=small,
+                            confirms=confirms,
+                            concurrent_pairs=len(pairs),
+                        ),
+                    )
+                elif self._rank == target:
+                    self._receive(source, self._small if small else self._data)
+            control.in_step()
+            watchdog.leave()
+
+    def _repeats_with(self, peer: int) -> int:
+        """One more at the first meeting, whose connection is set up then."""
+        first = peer not in self._met
+        self._met.add(peer)
+        return REPEATS + 1 if first else REPEATS
+
+    def _send(self, target: int, data: torch.Tensor) -> list[float]:
+        times_us = []
+        for _ in range(self._repeats_with(target)):
+            dist.recv(self._sign, target)
+            self._synchronize()
+            began = time.perf_counter()
+            dist.send(data, target)
+            dist.recv(self._sign, target)
+            self._synchronize()
+            times_us.append((time.perf_counter() - began) * 1e6)
+        return times_us[-REPEATS:]
+
+    def _receive(self, source: int, data: torch.Tensor) -> None:
+        for _ in range(self._repeats_with(source)):
+            dist.send(self._sign, source)
+            dist.recv(data, source)
+            dist.send(self._sign, source)
+            self._synchronize()
+
+    def _synchronize(self) -> None:
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)

@@ -1,0 +1,299 @@
+"""One rank's run, from the import of torch to its last word.
+
+Every rank measures; rank 0 also tells what it finds on the way and reports at the end. When a rank is lost, the
+watchdog calls the report from a thread of its own, on whichever rank is next, with what is in the store.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+
+from distdoctor.errors import DistdoctorError
+from distdoctor.nccl_bench.analysis.matrix_score import needs_confirmation
+from distdoctor.nccl_bench.analysis.pairing import MatrixPlan, Pair, confirmation_rounds, plan_matrix
+from distdoctor.nccl_bench.definitions import BARRIER
+from distdoctor.nccl_bench.facts.rows import NotMeasured
+from distdoctor.nccl_bench.measure.disturbance import Disturbance
+from distdoctor.nccl_bench.measure.joining import Joined
+from distdoctor.nccl_bench.measure.pairs import Pairs
+from distdoctor.nccl_bench.measure.sweep import Progress, Sweep
+from distdoctor.nccl_bench.measure.target import Target
+from distdoctor.nccl_bench.measured import Measured, RunState, gather_measured
+from distdoctor.nccl_bench.mesh import MeshShape, check_mesh, mesh_groups
+from distdoctor.nccl_bench.messages import Layout, encode, places_of
+from distdoctor.nccl_bench.options import MATRIX_BYTES, BenchOptions, MatrixChoice
+from distdoctor.nccl_bench.own_log import OwnLog
+from distdoctor.nccl_bench.plan import make_plan
+from distdoctor.ranks.identity import RankIdentity
+from distdoctor.ranks.watchdog import Stall
+
+# Kept back from the time limit for gathering and writing the report. Our own choice.
+_RESERVE_S = 4.0
+
+# Passes over the matrix: a disturbance of one visit must not decide. Our own choice.
+_MATRIX_PASSES = 3
+
+_GO, _ENOUGH = "go", "enough"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Callbacks:
+    """What the command does with a run."""
+
+    look: Callable[[], bytes]
+    """This host's own facts as JSON; called in the lowest rank of each host."""
+    object_to: Callable[[Measured], str]
+    """Why nothing should be measured on these hosts, or an empty text; called in rank 0."""
+    on_progress: Callable[[Progress], None]
+    """Called in rank 0."""
+    on_stage: Callable[[Measured], None]
+    """What is known after a stage; called in rank 0."""
+    report: Callable[[Measured], int]
+    """Write the report; its exit code."""
+
+
+class RefusedError(DistdoctorError):
+    """Nothing is measured, by the decision of rank 0."""
+
+
+def run_rank(
+    identity: RankIdentity,
+    options: BenchOptions,
+    target: Target,
+    callbacks: Callbacks,
+    *,
+    import_torch_s: float,
+) -> int:
+    """Measure and, in rank 0, report; the exit code.
+
+    Raises DistdoctorError when the ranks cannot meet. After that a fault ends the process from the watchdog.
+    """
+    return _Run(identity, options, target, callbacks, import_torch_s).run()
+
+
+class _Run:
+    def __init__(
+        self,
+        identity: RankIdentity,
+        options: BenchOptions,
+        target: Target,
+        callbacks: Callbacks,
+        import_torch_s: float,
+    ) -> None:
+        self._began = time.monotonic()
+        self._until = self._began + max(5.0, options.time_limit_s - _RESERVE_S)
+        self._identity = identity
+        self._options = options
+        self._callbacks = callbacks
+        self._is_first = identity.rank == 0
+        self._disturbance = Disturbance()
+        self._reporting = threading.Lock()
+        if options.mesh is not None:
+            check_mesh(options.mesh, identity.world_size)
+        self._log = OwnLog(os.environ) if options.nccl_log and target.backend == "nccl" else None
+        self._state = RunState(options=options, backend=target.backend, world_size=identity.world_size)
+        self._joined = Joined(
+            identity, options, target, import_torch_s=import_torch_s, report=self._report_stall
+        )
+
+    def run(self) -> int:
+        try:
+            return self._run()
+        except RefusedError:
+            # All ranks were told the same; rank 0 says it for all.
+            self._joined.finish()
+            if self._is_first:
+                raise
+            return 0
+
+    def _run(self) -> int:
+        try:
+            layout = self._joined.start()
+            self._measure(layout)
+            self._say_farewell()
+            code = self._report() if self._is_first else 0
+        except RefusedError:
+            raise
+        except DistdoctorError as error:
+            self._joined.watchdog.give_up(error.message)
+        except Exception as error:
+            # A peer that is gone, an allocation that failed, a bug: the watchdog finds out who is to blame.
+            first = next(iter(str(error).strip().splitlines()), "")
+            self._joined.watchdog.give_up(f"{type(error).__name__}: {first}")
+        self._joined.finish()
+        if self._log is not None:
+            self._log.remove()
+        return code
+
+    # --- measuring ---
+
+    def _measure(self, layout: Layout) -> None:
+        options, joined, state = self._options, self._joined, self._state
+        state.layout = layout
+        self._look_at_host(layout)
+        available = [each.memory_bytes for each in layout.ranks if each.memory_bytes is not None]
+        sweep = Sweep(
+            joined,
+            available_bytes=min(available, default=None),
+            until=self._until,
+            on_progress=self._callbacks.on_progress if self._is_first else _keep_silent,
+        )
+        self._sweep = sweep
+        state.runs, state.not_measured = sweep.runs, sweep.not_measured
+        supported = sweep.supported((*options.collectives, BARRIER))
+        if options.mesh is not None:
+            self._make_mesh(options.mesh, sweep)
+        for stage in make_plan(places_of(layout), options, joined.target.backend, supported=supported):
+            if joined.control.in_step(_GO if time.monotonic() < self._until else _ENOUGH) != _GO:
+                why = f"the time limit of {options.time_limit_s:g} s came first"
+                state.not_measured.append(NotMeasured(what=stage.title, why=why, refused=False))
+                continue
+            sweep.run_stage(stage)
+            self._tell_stage()
+        self._send_log()
+        if options.matrix is not MatrixChoice.OFF and self._identity.world_size > 1:
+            all_ranks = options.matrix is MatrixChoice.ALL
+            self._measure_matrix(plan_matrix(places_of(layout), all_ranks=all_ranks))
+
+    def _look_at_host(self, layout: Layout) -> None:
+        """The lowest rank of each host tells what is there, before anything is measured beside it."""
+        mine = layout.ranks[self._identity.rank]
+        same = [
+            each.rank for each in layout.ranks if (each.host, each.node_rank) == (mine.host, mine.node_rank)
+        ]
+        self._joined.watchdog.arrive("looking at the hosts", deadline_s=self._options.timeout_s * 2)
+        if self._identity.rank == min(same):
+            self._tell("look", self._callbacks.look())
+        self._joined.control.in_step()
+        objection = self._joined.control.in_step(
+            self._callbacks.object_to(self._measured_so_far()) if self._is_first else ""
+        )
+        self._joined.watchdog.leave()
+        if objection:
+            raise RefusedError(
+                objection,
+                hint="free them, or measure all the same with --share-gpus: the report is labelled so",
+            )
+
+    def _make_mesh(self, mesh: MeshShape, sweep: Sweep) -> None:
+        self._joined.watchdog.arrive("making the device mesh", deadline_s=self._options.timeout_s * 2)
+        device_mesh = init_device_mesh(self._joined.target.device.type, mesh.sizes, mesh_dim_names=mesh.names)
+        for dimension, name in enumerate(mesh.names):
+            group = device_mesh.get_group(name)
+            mine = tuple(dist.get_process_group_ranks(group))
+            ours = next(each for each in mesh_groups(mesh, dimension) if self._identity.rank in each.ranks)
+            if mine != ours.ranks:
+                raise RuntimeError(f"torch's mesh dimension {name} has ranks {mine}, not {ours.ranks}")
+            sweep.add_group(ours, group)
+        self._joined.control.in_step()
+        self._joined.watchdog.leave()
+
+    def _measure_matrix(self, plan: MatrixPlan) -> None:
+        state, control = self._state, self._joined.control
+        state.matrix_bytes = self._options.matrix_bytes or MATRIX_BYTES[self._joined.target.backend]
+        state.matrix_ranks, state.matrix_rounds = plan.ranks, plan.rounds
+        state.matrix_sampled = plan.is_sampled
+        pairs = Pairs(self._joined, size_bytes=state.matrix_bytes)
+        for number in range(_MATRIX_PASSES):
+            self._progress("pairs of ranks", number, _MATRIX_PASSES)
+            if control.in_step(_GO if time.monotonic() < self._until else _ENOUGH) != _GO:
+                why = f"the time limit of {self._options.time_limit_s:g} s came first"
+                what = f"pass {number + 1} of {_MATRIX_PASSES} over the pairs of ranks"
+                state.not_measured.append(NotMeasured(what=what, why=why, refused=False))
+                return
+            # The other way round each time, so that no pair is always the first after a pause.
+            pairs.run(plan.rounds if number % 2 == 0 else plan.rounds[::-1])
+        self._confirm(pairs)
+
+    def _confirm(self, pairs: Pairs) -> None:
+        """Pairs that look slow are measured again beside others, more often: only what stays slow is named."""
+        told = ""
+        if self._is_first:
+            self._progress("slow pairs once more", 0, 1)
+            facts = self._measured_so_far().facts
+            if facts.matrix is not None:
+                asked = needs_confirmation(facts.matrix, facts.places)
+                told = _words((asked.suspects, asked.controls))
+        suspects, controls = _pairs(self._joined.control.in_step(told), self._identity.world_size)
+        pairs.run(confirmation_rounds(suspects, controls), confirms=True)
+
+    # --- telling ---
+
+    def _tell(self, name: str, value: bytes) -> None:
+        self._joined.control.put(f"{name}/{self._identity.rank}", value)
+        self._joined.control.note_rank(f"{name}/done")
+
+    def _send_log(self) -> None:
+        """NCCL's log of the first rank of each host is enough: the others' lines say the same."""
+        if self._log is not None and self._identity.local_rank in (0, None):
+            self._tell("log", self._log.packed())
+
+    def _say_farewell(self) -> None:
+        sweep = self._sweep
+        farewell = self._disturbance.farewell(
+            self._identity.rank,
+            communicators_s=sweep.communicators_s,
+            first_collective_s=sweep.first_collective_s,
+        )
+        self._joined.watchdog.arrive("the end")
+        self._tell("farewell", encode(farewell))
+        self._joined.control.in_step()
+        self._joined.watchdog.leave()
+
+    def _progress(self, text: str, done: int, total: int) -> None:
+        if self._is_first:
+            left_s = max(0.0, self._until - time.monotonic())
+            self._callbacks.on_progress(Progress(text=text, done=done, total=total, left_s=left_s))
+
+    def _tell_stage(self) -> None:
+        if self._is_first:
+            self._callbacks.on_stage(self._measured_so_far())
+
+    def _measured_so_far(self) -> Measured:
+        return gather_measured(self._state, self._joined.records, f"{self._joined.prefix}bench/")
+
+    # --- reporting ---
+
+    def _report(self) -> int:
+        """Once, whoever comes first: the main thread at the end, or the watchdog."""
+        # Writing a report is bounded by itself; a slow file system is no stuck rank.
+        self._joined.watchdog.finish()
+        return self._report_once(None)
+
+    def _report_stall(self, stall: Stall) -> int:
+        return self._report_once(stall)
+
+    def _report_once(self, stall: Stall | None) -> int:
+        with self._reporting:
+            measured = gather_measured(
+                self._state, self._joined.records, f"{self._joined.prefix}bench/", stall=stall
+            )
+            return self._callbacks.report(measured)
+
+
+def _words(parts: tuple[tuple[Pair, ...], tuple[Pair, ...]]) -> str:
+    return ";".join(",".join(f"{source}>{target}" for source, target in pairs) for pairs in parts)
+
+
+def _pairs(words: str, world_size: int) -> tuple[tuple[Pair, ...], tuple[Pair, ...]]:
+    """Back from `_words`; what is no pair of two ranks is left out."""
+    suspects, _, controls = words.partition(";")
+    return _pairs_of(suspects, world_size), _pairs_of(controls, world_size)
+
+
+def _pairs_of(words: str, world_size: int) -> tuple[Pair, ...]:
+    halves = (word.partition(">")[::2] for word in words.split(","))
+    pairs = ((int(one), int(two)) for one, two in halves if one.isdecimal() and two.isdecimal())
+    return tuple(pair for pair in pairs if pair[0] != pair[1] and max(pair) < world_size)
+
+
+def _keep_silent(progress: Progress) -> None:
+    """Rank 0 tells for all."""
+    del progress

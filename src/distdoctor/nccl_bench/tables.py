@@ -1,0 +1,324 @@
+"""What people look at: the rows that matter, all rows, arrivals, the matrix, curves; and the same for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from distdoctor.nccl_bench.analysis.expectation import Expectation, expectation_of
+from distdoctor.nccl_bench.definitions import BARRIER, BY_NAME
+from distdoctor.nccl_bench.facts.bench import BenchFacts
+from distdoctor.nccl_bench.facts.matrix import Matrix
+from distdoctor.nccl_bench.facts.rows import GroupKind, Row, Style
+from distdoctor.report.model import Column, Scalar, Series, Table
+from distdoctor.units import fold_ints, format_bytes
+
+# Rows that the first screen has room for.
+NUM_MAIN_ROWS = 5
+
+MEASUREMENTS = "bench-measurements"
+"""Name of the table that programs read, `readers/own_report.py` among them."""
+
+MEASUREMENT_COLUMNS = (
+    "collective", "kind", "group", "set", "ranks", "num_ranks", "size_bytes", "dtype", "op", "in_place", "style",
+    "concurrent", "iters", "time_us", "repeats_us", "min_us", "max_us", "p95_us", "p99_us", "mean_us",
+    "fastest_rank_us", "algbw_gbps", "busbw_gbps", "validated", "wrong_elements", "wrong_ranks", "algorithm",
+    "protocol", "channels",
+)  # fmt: skip
+
+
+def bench_tables(facts: BenchFacts, *, label: str = "") -> tuple[Table, ...]:
+    """All tables of one run or file; `label` tells several apart."""
+    about = f", {label}" if label else ""
+    tables: list[Table] = []
+    if facts.rows:
+        tables.append(_main_table(facts, about))
+        tables.append(_row_table(facts, about))
+        tables.append(_definition_table(facts.rows))
+        tables.append(_measurement_table(facts, about))
+    tables += _arrival_tables(facts, about)
+    if facts.set_up is not None:
+        tables += _set_up_table(facts)
+    if facts.not_measured:
+        rows = tuple((each.what, each.why) for each in facts.not_measured)
+        columns = (Column(name="what"), Column(name="why"))
+        tables.append(Table(name="not-measured", title=f"Not measured{about}", columns=columns, rows=rows))
+    return tuple(tables)
+
+
+def bench_series(facts: BenchFacts, *, label: str = "", accused: Sequence[int] = ()) -> tuple[Series, ...]:
+    """Bandwidth by size, and the matrix; `accused`: ranks whose rows of the matrix stand out."""
+    about = f", {label}" if label else ""
+    series = [each for each in (_curves(facts, about),) if each is not None]
+    if facts.matrix is not None and facts.matrix.pairs:
+        series.append(_heat(facts, facts.matrix, about, accused))
+    return tuple(series)
+
+
+# --- the rows that matter -----------------------------------------------------------------------------------
+
+
+def main_rows(rows: Sequence[Row]) -> tuple[Row, ...]:
+    """Five rows: of many collectives each one's largest size, of few also smaller ones; of the widest group."""
+    widest = [row for row in rows if row.group.kind in (GroupKind.JOB, GroupKind.TABLE)] or list(rows)
+    moving = [row for row in widest if row.collective != BARRIER and row.style is Style.STREAMING] or [
+        row for row in widest if row.collective != BARRIER
+    ]
+    by_collective: dict[str, list[Row]] = {}
+    for row in moving:
+        by_collective.setdefault(row.collective, []).append(row)
+    each = max(1, NUM_MAIN_ROWS // max(1, len(by_collective)))
+    chosen: list[Row] = []
+    for group in by_collective.values():
+        ordered = sorted(group, key=lambda row: (row.size_bytes, row.in_place is True))
+        chosen += _spread(ordered, each)
+    return tuple(chosen[:NUM_MAIN_ROWS])
+
+
+def _spread(ordered: Sequence[Row], count: int) -> list[Row]:
+    """`count` of them, the last always, the others evenly from the first."""
+    if len(ordered) <= count:
+        return list(ordered)
+    if count == 1:
+        return [ordered[-1]]
+    step = (len(ordered) - 1) / (count - 1)
+    return [ordered[round(index * step)] for index in range(count)]
+
+
+def _main_table(facts: BenchFacts, about: str) -> Table:
+    columns = (
+        Column(name="collective"),
+        Column(name="size", align="right"),
+        Column(name="time", unit="us", align="right"),
+        Column(name="busbw", unit="GB/s", align="right"),
+        Column(name="expected", unit="GB/s", align="right"),
+    )
+    rows = tuple(
+        (
+            row.collective,
+            format_bytes(row.size_bytes),
+            _rounded(row.time_us),
+            _rounded(row.busbw_gbps) if row.busbw_gbps is not None else "n/a",
+            _expected(facts, row),
+        )
+        for row in main_rows(facts.rows)
+    )
+    ranks = f"{facts.num_ranks} ranks" if facts.num_ranks and facts.num_ranks > 1 else "1 rank"
+    title = f"Bandwidth, {ranks if facts.num_ranks else 'ranks not told'}{about}"
+    return Table(name="bench-main", title=title, columns=columns, rows=rows, place="first")
+
+
+def _expected(facts: BenchFacts, row: Row) -> str:
+    answer = expectation_of(facts, row)
+    if not isinstance(answer, Expectation):
+        return "not known"
+    if row.size_bytes < answer.from_bytes:
+        return f"from {format_bytes(answer.from_bytes)} on"
+    return f"{_rounded(answer.low_gbps)}-{_rounded(answer.high_gbps)}"
+
+
+# --- all rows -----------------------------------------------------------------------------------------------
+
+
+def _row_table(facts: BenchFacts, about: str) -> Table:
+    with_algorithm = any(row.algorithm for row in facts.rows)
+    several_groups = len({row.group.label for row in facts.rows}) > 1
+    columns = [Column(name="collective"), Column(name="size", align="right")]
+    if several_groups:
+        columns.insert(1, Column(name="group"))
+    columns += [
+        Column(name="form"),
+        Column(name="time", unit="us", align="right"),
+        Column(name="p99", unit="us", align="right"),
+        Column(name="algbw", unit="GB/s", align="right"),
+        Column(name="busbw", unit="GB/s", align="right"),
+        Column(name="data"),
+    ]
+    if with_algorithm:
+        columns.append(Column(name="NCCL chose"))
+    rows = []
+    for row in facts.rows:
+        cells: list[Scalar] = [row.collective, format_bytes(row.size_bytes)]
+        if several_groups:
+            cells.insert(1, row.group.label + (", at once" if row.concurrent else ""))
+        cells += [
+            _form(row),
+            _rounded(row.time_us),
+            _rounded(row.p99_us),
+            _rounded(row.algbw_gbps),
+            _rounded(row.busbw_gbps) if row.busbw_gbps is not None else "n/a",
+            _data(row),
+        ]
+        if with_algorithm:
+            cells.append(" ".join(word for word in (row.algorithm, row.protocol) if word) or None)
+        rows.append(tuple(cells))
+    note = (
+        "GB/s of 10^9 bytes; time: the slowest rank's, median of iterations and repeats"
+        if facts.is_live
+        else None
+    )
+    return Table(
+        name="bench-rows", title=f"All rows{about}", columns=tuple(columns), rows=tuple(rows), note=note
+    )
+
+
+def _form(row: Row) -> str:
+    place = {None: "", True: "in place", False: "out of place"}[row.in_place]
+    style = "" if row.style is Style.STREAMING else row.style.value
+    return ", ".join(word for word in (place, style) if word) or row.style.value
+
+
+def _data(row: Row) -> str:
+    if row.wrong is not None:
+        return f"{row.wrong.elements} WRONG"
+    return "right" if row.validated else "not checked"
+
+
+def _definition_table(rows: Sequence[Row]) -> Table:
+    names = dict.fromkeys(row.collective for row in rows)
+    definitions = [BY_NAME[name] for name in names if name in BY_NAME]
+    return Table(
+        name="bench-definitions",
+        title="What size and busbw mean, as in nccl-tests: algbw = size / time, busbw = algbw x factor",
+        columns=(Column(name="collective"), Column(name="size is"), Column(name="factor")),
+        rows=tuple((each.name, each.size_meaning.value, each.factor.value) for each in definitions),
+        note="n: number of ranks; K, M, G in sizes are powers of 1024",
+    )
+
+
+def _measurement_table(facts: BenchFacts, about: str) -> Table:
+    return Table(
+        name=MEASUREMENTS,
+        title=f"Measurements{about}",
+        columns=tuple(Column(name=name) for name in MEASUREMENT_COLUMNS),
+        rows=tuple(_measurement(row) for row in facts.rows),
+        note=facts.backend,
+        place="data",
+    )
+
+
+def _measurement(row: Row) -> tuple[Scalar, ...]:
+    wrong = row.wrong
+    return (
+        row.collective, row.group.kind.value, row.group.label, row.group.set_label, fold_ints(row.group.ranks),
+        row.num_ranks, row.size_bytes, row.dtype, row.op, row.in_place, row.style.value, row.concurrent, row.iters,
+        row.time_us, " ".join(f"{each:.3f}" for each in row.repeats_us), row.min_us, row.max_us, row.p95_us,
+        row.p99_us, row.mean_us, row.fastest_rank_us, row.algbw_gbps, row.busbw_gbps, row.validated,
+        None if wrong is None else wrong.elements, None if wrong is None else fold_ints(wrong.ranks),
+        row.algorithm, row.protocol, row.channels,
+    )  # fmt: skip
+
+
+# --- arrivals, set-up ---------------------------------------------------------------------------------------
+
+
+def _arrival_tables(facts: BenchFacts, about: str) -> list[Table]:
+    if not facts.arrivals:
+        return []
+    told = facts.arrivals[-1]
+    hosts = {place.rank: place.host for place in facts.places}
+    columns = (
+        Column(name="rank", align="right"),
+        Column(name="host"),
+        Column(name="own time", unit="us", align="right"),
+        Column(name="waits", unit="us", align="right"),
+        Column(name="last to arrive", unit="%", align="right"),
+    )
+    rows = tuple(
+        (
+            each.rank,
+            hosts.get(each.rank),
+            _rounded(each.own_us),
+            _rounded(each.wait_us),
+            round(100 * each.last_share),
+        )
+        for each in told.arrivals
+    )
+    size = f" of {format_bytes(told.size_bytes)}" if told.size_bytes else ""
+    return [
+        Table(
+            name="bench-arrivals",
+            title=f"Who arrives late, {told.collective}{size}{about}",
+            columns=columns,
+            rows=rows,
+            note=f"the last to arrive waits least; the transfer itself takes {_rounded(told.transfer_us)} us",
+        )
+    ]
+
+
+def _set_up_table(facts: BenchFacts) -> list[Table]:
+    set_up = facts.set_up
+    if set_up is None:
+        return []
+    named = (
+        ("import torch", set_up.import_torch_s),
+        ("process group", set_up.process_group_s),
+        ("first collective", set_up.first_collective_s),
+        ("further groups", set_up.communicators_s),
+    )
+    rows = tuple((name, round(seconds, 3)) for name, seconds in named if seconds is not None)
+    columns = (Column(name="step"), Column(name="slowest rank", unit="s", align="right"))
+    return [Table(name="bench-set-up", title="Set-up, timed apart", columns=columns, rows=rows)]
+
+
+# --- pictures -----------------------------------------------------------------------------------------------
+
+
+def _curves(facts: BenchFacts, about: str) -> Series | None:
+    curves: dict[str, dict[int, float]] = {}
+    for row in facts.rows:
+        if row.busbw_gbps is None or row.group.kind not in (GroupKind.JOB, GroupKind.TABLE):
+            continue
+        if row.style is not Style.STREAMING:
+            continue
+        place = {None: "", True: "", False: " out of place"}[row.in_place]
+        both = any(
+            other.collective == row.collective and other.in_place is not row.in_place for other in facts.rows
+        )
+        name = f"{row.collective}{(place or ' in place') if both and row.in_place is not None else ''}"
+        curves.setdefault(name, {})[row.size_bytes] = row.busbw_gbps
+    sizes = sorted({size for curve in curves.values() for size in curve})
+    if len(sizes) < 2:
+        return None
+    return Series(
+        name="bench-curves",
+        title=f"Bus bandwidth by size{about}",
+        kind="lines",
+        x_label="size (bytes)",
+        y_label="GB/s",
+        x=tuple(sizes),
+        names=tuple(curves),
+        values=tuple(tuple(curve.get(size) for size in sizes) for curve in curves.values()),
+    )
+
+
+def _heat(facts: BenchFacts, matrix: Matrix, about: str, accused: Sequence[int]) -> Series:
+    times = {(pair.source, pair.target): pair.best_us for pair in matrix.pairs}
+    names = tuple(_rank_name(facts, rank) for rank in matrix.ranks)
+    return Series(
+        name="bench-matrix",
+        title=f"Point-to-point bandwidth, GB/s, from row to column, {format_bytes(matrix.size_bytes)}{about}",
+        kind="heat",
+        x_label="to",
+        y_label="from",
+        x=names,
+        names=names,
+        values=tuple(
+            tuple(_gbps(matrix.size_bytes, times.get((source, target))) for target in matrix.ranks)
+            for source in matrix.ranks
+        ),
+        hot=tuple(index for index, rank in enumerate(matrix.ranks) if rank in accused),
+    )
+
+
+def _rank_name(facts: BenchFacts, rank: int) -> str:
+    place = facts.place_of(rank)
+    return f"{rank}" if place is None or (facts.num_hosts or 1) < 2 else f"{rank} {place.host}"
+
+
+def _gbps(size_bytes: int, time_us: float | None) -> float | None:
+    return None if time_us is None else _rounded(size_bytes / time_us / 1e3)
+
+
+def _rounded(value: float | None) -> float | None:
+    """Four significant digits: more than any repeat agrees on."""
+    return None if value is None else float(f"{value:.4g}")

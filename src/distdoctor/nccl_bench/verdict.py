@@ -1,0 +1,86 @@
+"""The verdict where nothing is wrong: what was reached, beside what was expected, and what was not judged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from distdoctor.nccl_bench.analysis.expectation import Expectation, expectation_of
+from distdoctor.nccl_bench.facts.bench import BenchFacts
+from distdoctor.nccl_bench.facts.rows import Row
+from distdoctor.nccl_bench.tables import main_rows
+from distdoctor.report.assemble import MAX_TITLE
+from distdoctor.report.model import Confidence, Report, Severity, Status, Verdict
+from distdoctor.units import format_bytes
+
+NOISY_ID = "bench-noisy"
+
+
+def bench_verdict(report: Report, all_facts: Sequence[BenchFacts]) -> Verdict:
+    """The report's verdict; where no finding speaks, in this command's words."""
+    verdict = report.verdict
+    serious = [
+        each for each in report.findings if each.ignored is None and each.severity is not Severity.INFO
+    ]
+    if serious:
+        return verdict
+    if verdict.status is Status.UNKNOWN:
+        noisy = next((each for each in report.skipped if each.id == NOISY_ID and each.essential), None)
+        if noisy is not None:
+            title = f"inconclusive: {noisy.reason}"
+            return replace(
+                verdict, title=title[:MAX_TITLE], summary=f"{noisy.reason}. {_reached(all_facts)}".strip()
+            )
+        return verdict
+    best = _best_row(all_facts)
+    if best is None:
+        return verdict
+    facts, row = best
+    answer = expectation_of(facts, row)
+    reached = _words(row)
+    if row.busbw_gbps is None:
+        title, rest = f"{reached}; one rank has no bus bandwidth", "start more ranks to measure links."
+    elif isinstance(answer, Expectation) and row.size_bytes >= answer.from_bytes:
+        title = f"{reached}: within {answer.low_gbps:.3g}-{answer.high_gbps:.3g} expected"
+        rest = f"Expected by: {answer.rule} ({answer.source})."
+    elif isinstance(answer, Expectation):
+        title = f"{reached}; no fault found, sizes too small to judge"
+        rest = f"Bandwidth is judged from {format_bytes(answer.from_bytes)} on; measure with --max-bytes."
+    else:
+        title = f"{reached}; no fault found, bandwidth not judged"
+        rest = f"Bandwidth is not judged: {answer.reason}." + (f" {answer.how}." if answer.how else "")
+    return replace(
+        verdict,
+        title=title[:MAX_TITLE],
+        summary=f"{_about(verdict)} {rest}".strip(),
+        confidence=verdict.confidence
+        if isinstance(answer, Expectation) and row.busbw_gbps is not None
+        else Confidence.MEDIUM,
+    )
+
+
+def _about(verdict: Verdict) -> str:
+    """What `build_report` said of the subject, up to its first colon."""
+    head, colon, _ = verdict.summary.partition(":")
+    return f"{head}." if colon else ""
+
+
+def _reached(all_facts: Sequence[BenchFacts]) -> str:
+    best = _best_row(all_facts)
+    return f"Measured all the same: {_words(best[1])}." if best is not None else ""
+
+
+def _best_row(all_facts: Sequence[BenchFacts]) -> tuple[BenchFacts, Row] | None:
+    """The largest all_reduce, or whatever is largest."""
+    candidates = [(facts, row) for facts in all_facts for row in main_rows(facts.rows)]
+    if not candidates:
+        return None
+    return max(candidates, key=lambda each: (each[1].collective == "all_reduce", each[1].size_bytes))
+
+
+def _words(row: Row) -> str:
+    size = format_bytes(row.size_bytes)
+    if row.busbw_gbps is None:
+        return f"{row.collective} of {size} in {row.time_us:.4g} us"
+    return f"{row.collective} {row.busbw_gbps:.3g} GB/s at {size}"
