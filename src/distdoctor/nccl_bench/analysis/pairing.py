@@ -27,10 +27,6 @@ MAX_MATRIX_RANKS = 4096
 # Rounds beyond log2(n): with as many partners a single slow one does not make a good rank look slow. Our own choice.
 EXTRA_ROUNDS = 2
 
-# Times that every suspect and control pair is measured again, in turn. Best of eight against the controls' median:
-# noise that doubles one transfer in three does that once in 6,000 pairs (0.33 to the 8th). Our own choice.
-CONFIRMATION_REPEATS = 8
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixPlan:
@@ -82,7 +78,7 @@ def representatives(places: Sequence[Place]) -> tuple[int, ...]:
 
 def num_sampled_rounds(num_ranks: int) -> int:
     """log2(n) + 2 matchings, and never more than there are partners."""
-    return min(max(1, num_ranks - 1), max(1, num_ranks - 1).bit_length() + EXTRA_ROUNDS)
+    return min(_num_matchings(num_ranks), max(1, num_ranks - 1).bit_length() + EXTRA_ROUNDS)
 
 
 def sampled_rounds(
@@ -116,12 +112,13 @@ def sampled_rounds(
 
 
 def confirmation_rounds(
-    suspects: Sequence[Pair], controls: Sequence[Pair], *, repeats: int = CONFIRMATION_REPEATS
+    suspects: Sequence[Pair], controls: Sequence[Pair], *, repeats: int = 1
 ) -> tuple[Round, ...]:
     """Suspect and control pairs one by one in turn (A B A B …), the whole sequence `repeats` times.
 
     One pair a round, so that nothing disturbs it; in turn, so that a busy moment of a host meets both alike. When
-    there are fewer controls than suspects they come again. No suspect: no rounds.
+    there are fewer controls than suspects they come again. No suspect: no rounds. Whoever measures goes through
+    the sequence several times: `matrix_confirm.MIN_SAMPLES` visits of a pair are needed.
     """
     if not suspects:
         return ()

@@ -1,0 +1,213 @@
+"""Which ends of a matrix send or receive slowly, and which single cells are slow though their ends are not.
+
+The rule is that of exoneration: noise only makes transfers slower, so one fast transfer shows that both its ends
+can. An end is suspected when not even its best transfer, with any partner that is not suspected itself, comes near
+what the others reach among themselves. All thresholds are our own; on a loaded machine the scores of hosts without
+a fault were 0.47 to 1.38, that of a host shaped to 200 Mbit/s was 0.04.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from statistics import median
+from typing import Generic, TypeVar
+
+# Slower than this part of what the others reach. Twice the spread that hosts without a fault showed on a loaded
+# machine; a link that lost one of two rails, or half its lanes, is at 0.5.
+SLOW_RATIO = 0.5
+
+# The best of a suspected end must lie this many deviations (of the logarithm) below the others' median; a single
+# cell, which was measured less often, more. Our own choice.
+END_DEVIATIONS = 2.0
+LINK_DEVIATIONS = 3.0
+
+# At least so many partners that are not suspected themselves; with one, either of the two may be slow.
+MIN_PARTNERS = 2
+
+# Of the ends, at most this part can be slow "beside the others"; when more are, nobody is.
+MAX_SLOW_PART = 0.5
+
+# Makes a median absolute deviation comparable with a standard deviation (normal distribution).
+_MAD_TO_DEVIATION = 1.4826
+
+End = TypeVar("End", bound=Hashable)
+
+
+class Direction(str, Enum):
+    """Which way an end is slow."""
+
+    EGRESS = "egress"
+    INGRESS = "ingress"
+    BOTH = "both"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlowEnd(Generic[End]):
+    """One suspected end of transfers."""
+
+    end: End
+    direction: Direction
+    ratio: float
+    """Median of its cells over the median of the others' among themselves; of the worse direction for both."""
+    cells: tuple[tuple[End, End], ...]
+    """Its slow cells with partners that are not suspected."""
+    gbps: float
+    others_gbps: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlowCell(Generic[End]):
+    """One suspected direction between two ends."""
+
+    source: End
+    target: End
+    ratio: float
+    """Over the lower of its ends' medians with others."""
+    gbps: float
+    others_gbps: float
+
+
+def slow_ends(cells: Mapping[tuple[End, End], float]) -> list[SlowEnd[End]]:
+    """Suspected ends, slowest first; none when more than half are slow, or when there is nobody to compare with."""
+    outgoing, incoming = _best_by_end(cells, 0), _best_by_end(cells, 1)
+    senders, receivers = _far_below(outgoing), _far_below(incoming)
+    ends = outgoing.keys() | incoming.keys()
+    suspected = senders | receivers
+    if not suspected or len(suspected) > MAX_SLOW_PART * len(ends):
+        return []
+    others = [speed for pair, speed in cells.items() if not suspected & set(pair)]
+    found: dict[End, list[SlowEnd[End]]] = {}
+    for direction, members in ((Direction.EGRESS, senders), (Direction.INGRESS, receivers)):
+        for end in members:
+            slow = _judge_end(cells, end, direction, suspected, others)
+            if slow is not None:
+                found.setdefault(end, []).append(slow)
+    return sorted((_join(each) for each in found.values()), key=lambda each: (each.ratio, str(each.end)))
+
+
+def slow_cells(cells: Mapping[tuple[End, End], float], ends: Sequence[SlowEnd[End]]) -> list[SlowCell[End]]:
+    """Suspected single cells, slowest first: far below the other cells of both their ends.
+
+    Cells that a slow end explains are left out, as suspects and as comparison. A cell whose end has no other
+    partner is no suspect: nothing tells the link from the end.
+    """
+    left = _unexplained(cells, ends)
+    if len(left) < MIN_PARTNERS + 1:
+        return []
+    by_source, by_target = _by_end(left, 0), _by_end(left, 1)
+    logs = sorted(math.log(speed) for speed in left.values())
+    middle, deviation = _middle_and_deviation(logs)
+    bound = middle - max(-math.log(SLOW_RATIO), LINK_DEVIATIONS * deviation)
+    found: list[SlowCell[End]] = []
+    for (source, target), speed in left.items():
+        if math.log(speed) > bound:
+            continue
+        from_source = [other for pair, other in by_source[source] if pair != (source, target)]
+        to_target = [other for pair, other in by_target[target] if pair != (source, target)]
+        if not from_source or not to_target:
+            continue
+        reference = min(median(from_source), median(to_target))
+        if speed < SLOW_RATIO * reference:
+            found.append(
+                SlowCell(
+                    source=source,
+                    target=target,
+                    ratio=speed / reference,
+                    gbps=speed,
+                    others_gbps=reference,
+                )
+            )
+    return sorted(found, key=lambda each: (each.ratio, str(each.source), str(each.target)))
+
+
+def is_explained(pair: tuple[End, End], ends: Sequence[SlowEnd[End]]) -> bool:
+    """Whether a slow end makes this cell slow."""
+    return any(
+        (each.direction is not Direction.INGRESS and each.end == pair[0])
+        or (each.direction is not Direction.EGRESS and each.end == pair[1])
+        for each in ends
+    )
+
+
+def _judge_end(
+    cells: Mapping[tuple[End, End], float],
+    end: End,
+    direction: Direction,
+    suspected: set[End],
+    others: Sequence[float],
+) -> SlowEnd[End] | None:
+    """The end as a suspect, unless its cells with good partners, or the noise among the others, clear it."""
+    side = 0 if direction is Direction.EGRESS else 1
+    own = {
+        pair: speed for pair, speed in cells.items() if pair[side] == end and pair[1 - side] not in suspected
+    }
+    if len(own) < MIN_PARTNERS or len(others) < MIN_PARTNERS:
+        return None
+    best, reference = max(own.values()), median(others)
+    middle, deviation = _middle_and_deviation([math.log(speed) for speed in others])
+    far = max(-math.log(SLOW_RATIO), END_DEVIATIONS * deviation)
+    lower_quarter = sorted(others)[len(others) // 4]
+    if math.log(best) > middle - far or best >= lower_quarter:
+        return None
+    return SlowEnd(
+        end=end,
+        direction=direction,
+        ratio=median(own.values()) / reference,
+        cells=tuple(own),
+        gbps=median(own.values()),
+        others_gbps=reference,
+    )
+
+
+def _join(directions: Sequence[SlowEnd[End]]) -> SlowEnd[End]:
+    worse = min(directions, key=lambda each: each.ratio)
+    return SlowEnd(
+        end=worse.end,
+        direction=worse.direction if len(directions) == 1 else Direction.BOTH,
+        ratio=worse.ratio,
+        cells=tuple(pair for each in directions for pair in each.cells),
+        gbps=worse.gbps,
+        others_gbps=worse.others_gbps,
+    )
+
+
+def _best_by_end(cells: Mapping[tuple[End, End], float], side: int) -> dict[End, float]:
+    best: dict[End, float] = {}
+    for pair, speed in cells.items():
+        best[pair[side]] = max(best.get(pair[side], 0.0), speed)
+    return best
+
+
+def _far_below(best: Mapping[End, float]) -> set[End]:
+    """Ends whose best is far below the upper quarter's: that is reached while at most half of them are slow."""
+    if len(best) < MIN_PARTNERS + 1:
+        return set()
+    upper = sorted(best.values(), reverse=True)[(len(best) - 1) // 4]
+    return {end for end, speed in best.items() if speed < SLOW_RATIO * upper}
+
+
+def _by_end(
+    cells: Mapping[tuple[End, End], float], side: int
+) -> dict[End, list[tuple[tuple[End, End], float]]]:
+    grouped: dict[End, list[tuple[tuple[End, End], float]]] = {}
+    for pair, speed in cells.items():
+        grouped.setdefault(pair[side], []).append((pair, speed))
+    return grouped
+
+
+def _unexplained(
+    cells: Mapping[tuple[End, End], float], ends: Sequence[SlowEnd[End]]
+) -> dict[tuple[End, End], float]:
+    senders = {each.end for each in ends if each.direction is not Direction.INGRESS}
+    receivers = {each.end for each in ends if each.direction is not Direction.EGRESS}
+    return {
+        pair: speed for pair, speed in cells.items() if pair[0] not in senders and pair[1] not in receivers
+    }
+
+
+def _middle_and_deviation(logs: Sequence[float]) -> tuple[float, float]:
+    middle = median(logs)
+    return middle, _MAD_TO_DEVIATION * median(abs(each - middle) for each in logs)
