@@ -2,6 +2,25 @@
 
 from __future__ import annotations
 
+from distdoctor.nccl_bench.checks import (
+    nccl_log_interfaces,
+    nccl_log_nics,
+    nccl_log_no_gdr,
+    nccl_log_nvls,
+    nccl_log_overrides,
+    nccl_log_shm,
+    nccl_log_socket,
+    nccl_log_warn,
+)
 from distdoctor.nccl_bench.checks.base import BenchCheck
 
-BENCH_CHECKS: tuple[BenchCheck, ...] = ()
+BENCH_CHECKS: tuple[BenchCheck, ...] = (
+    nccl_log_socket.CHECK,
+    nccl_log_no_gdr.CHECK,
+    nccl_log_shm.CHECK,
+    nccl_log_nvls.CHECK,
+    nccl_log_nics.CHECK,
+    nccl_log_interfaces.CHECK,
+    nccl_log_overrides.CHECK,
+    nccl_log_warn.CHECK,
+)
