@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from distdoctor.nccl_bench.checks import (
+    cut_table,
     nccl_log_interfaces,
     nccl_log_nics,
     nccl_log_no_gdr,
@@ -11,10 +12,16 @@ from distdoctor.nccl_bench.checks import (
     nccl_log_shm,
     nccl_log_socket,
     nccl_log_warn,
+    outlier,
+    ranks_alone,
+    wrong_data,
 )
 from distdoctor.nccl_bench.checks.base import BenchCheck
 
 BENCH_CHECKS: tuple[BenchCheck, ...] = (
+    wrong_data.CHECK,
+    cut_table.CHECK,
+    ranks_alone.CHECK,
     nccl_log_socket.CHECK,
     nccl_log_no_gdr.CHECK,
     nccl_log_shm.CHECK,
@@ -23,4 +30,5 @@ BENCH_CHECKS: tuple[BenchCheck, ...] = (
     nccl_log_interfaces.CHECK,
     nccl_log_overrides.CHECK,
     nccl_log_warn.CHECK,
+    outlier.CHECK,
 )
