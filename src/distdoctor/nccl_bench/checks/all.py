@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from distdoctor.nccl_bench.checks import (
+    below_expected,
+    bimodal,
+    cliff,
     cut_table,
+    latency_floor,
     nccl_log_interfaces,
     nccl_log_nics,
     nccl_log_no_gdr,
@@ -12,8 +16,10 @@ from distdoctor.nccl_bench.checks import (
     nccl_log_shm,
     nccl_log_socket,
     nccl_log_warn,
+    noisy,
     outlier,
     ranks_alone,
+    regression,
     wrong_data,
 )
 from distdoctor.nccl_bench.checks.base import BenchCheck
@@ -30,5 +36,11 @@ BENCH_CHECKS: tuple[BenchCheck, ...] = (
     nccl_log_interfaces.CHECK,
     nccl_log_overrides.CHECK,
     nccl_log_warn.CHECK,
+    noisy.CHECK,
+    below_expected.CHECK,
+    latency_floor.CHECK,
+    cliff.CHECK,
+    bimodal.CHECK,
+    regression.CHECK,
     outlier.CHECK,
 )

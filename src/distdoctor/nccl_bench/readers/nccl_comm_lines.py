@@ -26,7 +26,7 @@ _MULTICAST = re.compile(r"NVLS multicast support is (not )?available")
 _NVLS_WORKS = re.compile(r"Connected NVLS tree|NVLS comm \S+ headRank|NVLS Created Multicast group")
 _NVLS_FAILS = re.compile(
     r"Failed to bind NVLink SHARP|without NVLS support|NVLS.{0,60}\b(?:failed|failure|disabl)|"
-    r"(?:failed|failure).{0,60}\bNVLS\b|MNNVL .{0,40}available but not working",
+    r"(?:failed|failure).{0,60}\bNVLS\b",
     re.IGNORECASE,
 )
 _SYSTEM = re.compile(r"=== System : maxBw [\d.]+ totalBw (\d+\.\d+)")
@@ -104,9 +104,13 @@ def _channels(line: LogLine, notes: Notes) -> None:
 def _nvls(line: LogLine, notes: Notes) -> None:
     found = _MULTICAST.search(line.text)
     if found:
-        notes.flag("nvls unavailable" if found[1] else "nvls available", line)
+        # Newer versions add "transport enabled" or "transport disabled" to it.
+        off = found[1] or "transport disabled" in line.text
+        notes.flag("nvls unavailable" if off else "nvls available", line)
     elif _NVLS_WORKS.search(line.text):
         notes.flag("nvls set up", line)
+    elif "regist" in line.text:
+        return  # buffers of the user: NVLS works without them
     elif _NVLS_FAILS.search(line.text) and len(notes.nvls_failures) < _MAX_NVLS_FAILURES:
         notes.nvls_failures.setdefault(line.text[:300])
         notes.mark("nvls failure", line)

@@ -25,6 +25,9 @@ _EDGE_RING = re.compile(r"use ring PXN \d+ GDR (\d)")
 # A ring of up to 8 ranks may be one host's, with GPUs in two groups (hybrid cube mesh), so blocks mean nothing.
 _MIN_RANKS_FOR_BLOCKS = 9
 
+# No host, and no NVLink domain, has more GPUs.
+_MAX_BLOCK = 72
+
 
 def read_route_line(line: LogLine, notes: Notes) -> bool:
     """Note a channel's route or ring; False when the message is neither."""
@@ -113,10 +116,10 @@ def _block(ranks: list[int]) -> int | None:
     """
     if len(ranks) < _MIN_RANKS_FOR_BLOCKS or ranks == sorted(ranks):
         return None
-    for size in range(2, len(ranks) // 2 + 1):
-        groups = [ranks[start : start + size] for start in range(0, len(ranks) - size + 1, size)]
-        if all(_is_aligned(group, size) for group in groups):
-            in_order = all(group == sorted(group) for group in groups)
+    for size in range(2, min(len(ranks) // 2, _MAX_BLOCK) + 1):
+        starts = range(0, len(ranks) - size + 1, size)
+        if all(_is_aligned(ranks[start : start + size], size) for start in starts):
+            in_order = all(ranks[start : start + size] == sorted(ranks[start : start + size]) for start in starts)
             return None if in_order and size == 2 else size
     return None
 
