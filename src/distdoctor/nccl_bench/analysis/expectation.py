@@ -19,6 +19,7 @@ __all__ = ["Expectation", "NoExpectation", "expectation_of", "expected_busbw"]
 MAX_ORIENTATION = 4
 
 HOW_FROM_TABLE = "measure on the hosts themselves: `torchrun … -m distdoctor nccl-bench`"
+HOW_NAMED = "give the table with its `# Using devices` lines, or measure on the hosts: `torchrun … -m distdoctor nccl-bench`"
 
 
 def expectation_of(facts: BenchFacts, row: Row) -> Expectation | NoExpectation:
@@ -47,6 +48,10 @@ def expected_busbw(
             reason="several ranks, or another job, share a GPU: nothing about links can be said"
         )
     num_hosts = num_hosts_of(facts, group, num_ranks)
+    if num_hosts is None and _names_no_hardware(facts):
+        return NoExpectation(
+            reason="the hardware is not in the evidence: no GPU and no host is named", how=HOW_NAMED
+        )
     if num_hosts is None:
         return NoExpectation(reason="over how many hosts the ranks spread is not known", how=_how(facts))
     machine = machine_of(facts, group)
@@ -56,7 +61,7 @@ def expected_busbw(
             answer = "groups that run at once share PCIe"
     else:
         answer = across_hosts(
-            machine, collective, num_ranks, num_hosts, plugin=_plugin(facts), at_once=at_once
+            machine, collective, num_ranks, num_hosts, plugin=tcp_plugin(facts), at_once=at_once
         )
     if isinstance(answer, Expectation):
         return answer
@@ -74,8 +79,15 @@ def is_cpu_only(facts: BenchFacts) -> bool:
     return bool(facts.places) and facts.is_live and all(place.device == "cpu" for place in facts.places)
 
 
-def _plugin(facts: BenchFacts) -> str | None:
-    """Google's two plugins over TCP, whose numbers have nothing to do with RDMA's or with plain sockets'."""
+def _names_no_hardware(facts: BenchFacts) -> bool:
+    log = facts.nccl_log
+    return (
+        not facts.places and not facts.hardware and not (log is not None and (log.gpu_models or log.platform))
+    )
+
+
+def tcp_plugin(facts: BenchFacts) -> str | None:
+    """ "tcpx" or "tcpxo" where the log names one of Google's two plugins over TCP, whose numbers have nothing to do with RDMA's or with plain sockets'."""
     log = facts.nccl_log
     if log is None:
         return None
