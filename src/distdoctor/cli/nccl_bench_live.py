@@ -15,6 +15,7 @@ from distdoctor.errors import DistdoctorError, UsageError
 from distdoctor.nccl_bench.build import BenchRequest, bench_report
 from distdoctor.nccl_bench.facts.bench import BenchFacts
 from distdoctor.nccl_bench.options import JOIN_TIMEOUT_S, BenchOptions
+from distdoctor.ranks.agent_noise import STDERR_IS_TERMINAL
 from distdoctor.ranks.identity import RankIdentity
 from distdoctor.ranks.terminate import end_process
 
@@ -127,7 +128,7 @@ class _ProgressLine:
 
     def __init__(self) -> None:
         self._last = ""
-        self._is_terminal = sys.stderr.isatty()
+        self._is_terminal = _people_watch()
 
     def __call__(self, progress: Progress) -> None:
         line = f"[{progress.done + 1}/{progress.total}] {progress.text}, at most {progress.left_s:.0f} s left"
@@ -138,11 +139,15 @@ class _ProgressLine:
             print(line, file=sys.stderr, flush=True)
 
 
+def _people_watch() -> bool:
+    return sys.stderr.isatty() or bool(os.environ.get(STDERR_IS_TERMINAL))
+
+
 def _say(text: str) -> None:
     from distdoctor.report.mask import mask_text
     from distdoctor.report.seal import visible
 
-    start = "\r\033[K" if sys.stderr.isatty() else ""
+    start = "\r\033[K" if _people_watch() else ""
     print(f"{start}{mask_text(visible(text))[0]}", file=sys.stderr, flush=True)
 
 

@@ -32,13 +32,13 @@ class Factor(str, Enum):
 class SizeMeaning(str, Enum):
     """Which bytes "size" counts; the larger of send and receive buffer, as nccl-tests prints."""
 
-    PER_RANK = "bytes of each rank's buffer"
-    TOTAL_OUTPUT = "bytes of each rank's output: all ranks' parts together"
-    TOTAL_INPUT = "bytes of each rank's input: all ranks' parts together"
-    TOTAL_AT_ROOT = "bytes at the root: all ranks' parts together"
-    SENT = "bytes that each rank sends, to all peers together"
-    SENT_MOST = "bytes that the busiest rank sends, to all peers together"
-    PER_DIRECTION = "bytes that each rank sends to its neighbour"
+    PER_RANK = "each rank's buffer"
+    TOTAL_OUTPUT = "each rank's output, all parts together"
+    TOTAL_INPUT = "each rank's input, all parts together"
+    TOTAL_AT_ROOT = "the root's buffer, all parts together"
+    SENT = "what each rank sends to all peers together"
+    SENT_MOST = "what the busiest rank sends to all peers"
+    PER_DIRECTION = "what each rank sends to its neighbour"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,9 +28,11 @@ def bench_verdict(report: Report, all_facts: Sequence[BenchFacts]) -> Verdict:
     if verdict.status is Status.UNKNOWN:
         noisy = next((each for each in report.skipped if each.id == NOISY_ID and each.essential), None)
         if noisy is not None:
-            title = f"inconclusive: {noisy.reason}"
+            why = noisy.reason.removeprefix("inconclusive: ")
             return replace(
-                verdict, title=title[:MAX_TITLE], summary=f"{noisy.reason}. {_reached(all_facts)}".strip()
+                verdict,
+                title="inconclusive: too noisy to judge the speed of the network",
+                summary=f"{why[:1].upper()}{why[1:]}. {_reached(all_facts)}".strip(),
             )
         return verdict
     best = _best_row(all_facts)

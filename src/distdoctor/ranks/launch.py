@@ -25,6 +25,7 @@ from types import FrameType
 
 from distdoctor.errors import DistdoctorError
 from distdoctor.exit_codes import ExitCode
+from distdoctor.ranks.agent_noise import STDERR_IS_TERMINAL, AgentListener
 from distdoctor.ranks.deadline import Deadline
 from distdoctor.ranks.status import STATUS_VARIABLE, read_status
 
@@ -74,11 +75,14 @@ def launch(
         )
     with tempfile.TemporaryDirectory(prefix="distdoctor-launch-") as folder:
         status = Path(folder) / "exit-code"
+        listener = None
         base = _environ(env, status)
         if needs_torch:
             command = [python, "-m", "torch.distributed.run", "--standalone"]
             command += ["--nproc-per-node", str(num_ranks), "-m", module, *argv]
-            started = [_start(command, base)]
+            base[STDERR_IS_TERMINAL] = "1" if sys.stderr.isatty() else ""
+            started = [_start(command, base, stderr=subprocess.PIPE)]
+            listener = AgentListener(started[0], status)
             patience_s = _TORCHRUN_AFTER_SIGTERM_S
         else:
             command = [python, "-m", module, *argv]
@@ -90,6 +94,8 @@ def launch(
                 launched.wait(deadline_s)
         finally:
             launched.kill()
+            if listener is not None:
+                listener.finish()
         return launched.exit_code()
 
 
@@ -193,9 +199,11 @@ def _rank(rank: int, num_ranks: int) -> dict[str, str]:
     }
 
 
-def _start(command: Sequence[str], environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def _start(
+    command: Sequence[str], environ: Mapping[str, str], *, stderr: int | None = None
+) -> subprocess.Popen[bytes]:
     # In our process group, so that Ctrl-C reaches the ranks from the terminal.
-    return subprocess.Popen(command, env=dict(environ), stdin=subprocess.DEVNULL)
+    return subprocess.Popen(command, env=dict(environ), stdin=subprocess.DEVNULL, stderr=stderr)
 
 
 def _has_torch(python: str) -> bool:
