@@ -82,12 +82,26 @@ def _sniff_env(_path: str, head: bytes) -> float:
     return 0.0 if not hits else 0.5 if hits == 1 else 0.6
 
 
+def _sniff_bench(path: str, head: bytes) -> float:
+    """A table of bandwidths, or what NCCL itself logged."""
+    from distdoctor.nccl_bench.readers.nccl_log import sniff_nccl_log
+    from distdoctor.nccl_bench.readers.sniff import sniff_table, sniff_table_json
+
+    return max(sniff_table(path, head), sniff_table_json(path, head), sniff_nccl_log(path, head))
+
+
 READERS: tuple[EvidenceReader, ...] = (
     EvidenceReader(
         name="report",
         kinds="distdoctor report (JSON)",
         sniff=_sniff_report,
         handler="distdoctor.report.codec:decode",
+    ),
+    EvidenceReader(
+        name="nccl-bench",
+        kinds="nccl-tests and rccl-tests tables and results, NCCL_DEBUG logs",
+        sniff=_sniff_bench,
+        handler="distdoctor.nccl_bench.readers.files:facts_from_files",
     ),
     EvidenceReader(
         name="env",

@@ -52,6 +52,11 @@ def _build(reader: EvidenceReader, paths: Sequence[str], output: OutputOptions) 
     from distdoctor.env.text_report import report_from_text
     from distdoctor.report.merge import merge_reports
 
+    if reader.name == "nccl-bench":
+        from distdoctor.cli.nccl_bench import make_bench_request
+        from distdoctor.nccl_bench.from_files import report_of_files
+
+        return report_of_files(make_bench_request(output, command="explain"), paths)
     if reader.name == "report":
         reports, unread = read_reports(paths)
         report = reports[0].report if len(reports) == 1 else merge_reports(reports)

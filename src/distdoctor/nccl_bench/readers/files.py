@@ -71,13 +71,13 @@ def _read_log(text: str, label: str) -> NcclLog | None:
 def _facts_of_log(log: NcclLog, label: str) -> BenchFacts:
     """A log alone: ranks and hosts of its largest communicator."""
     largest = max(log.comms, key=lambda comm: comm.num_ranks, default=None)
-    num_hosts = largest.num_hosts if largest is not None else None
+    # Hosts that a log names are not counted: an excerpt is often of one host out of many.
     return BenchFacts(
         origin=Origin.LOG,
         label=label,
         backend="nccl",
         num_ranks=largest.num_ranks if largest is not None else None,
-        num_hosts=num_hosts if num_hosts is not None else (len(log.hosts) or None),
+        num_hosts=largest.num_hosts if largest is not None else None,
         nccl_log=log,
     )
 
