@@ -191,7 +191,11 @@ NOT_JUDGED = {
         table((), num_ranks=4, num_hosts=1, places=places(4, gpu_model="NVIDIA Graphics Device")),
         "not in the catalogue",
     ),
-    "hosts unknown": (table((), num_ranks=8), "how many hosts"),
+    "no hardware at all": (table((), num_ranks=8), "no GPU and no host is named"),
+    "hosts unknown": (
+        table((), num_ranks=8, nccl_log=NcclLog(origin="nccl.log", gpu_models=(H100,))),
+        "how many hosts",
+    ),
     "ports unknown": (table((), num_ranks=16, places=places(16, 2, gpu_model=A100)), "ports are not known"),
     "shared GPUs": (live((), shares_gpus=True), "share a GPU"),
     "fast Ethernet": (facts_of(16, 2, H100, fabric=nics(1, 100, "ethernet")), "limited by CPUs"),
