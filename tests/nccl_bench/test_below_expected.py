@@ -63,7 +63,7 @@ def test_half_of_the_ports_is_critical_and_says_what_was_expected() -> None:
     assert found.title == "all_reduce: 49 GB/s where 92 and more are expected"
     assert found.evidence[0].expected_source is not None
     assert "4 infiniband ports × 25 GB/s" in found.evidence[0].expected_source
-    assert "half" in text_of(found)
+    assert "half a path" in text_of(found)
     assert all(len(each.title) <= 80 for each in [found])
 
 
@@ -75,12 +75,12 @@ def test_nvlink_sharp_off_is_told_from_slow_links() -> None:
     lost = (*flat_rows(367), *flat_rows(361, collective="all_gather"))
     found = the_found(live(lost))
     assert found.severity is Severity.WARNING
-    assert found.evidence[1].text.startswith("nvls-lost")
+    assert found.evidence[1].text.startswith("for NVLink SHARP off")
     assert "all_gather, which does not use it, is as fast" in text_of(found)
 
     both_slow = (*flat_rows(367), *flat_rows(200, collective="all_gather"))
     found, _ = (each for each in check_below_expected(live(both_slow)) if isinstance(each, Found))
-    assert "nvls-lost" not in text_of(found)
+    assert "for NVLink SHARP off" not in text_of(found)
 
 
 def test_a_log_that_says_so_makes_it_the_cause() -> None:
@@ -114,7 +114,7 @@ def test_sockets_on_an_rdma_machine() -> None:
 
 def test_a_log_with_rdma_excludes_sockets() -> None:
     log = NcclLog(origin="nccl.log", network="IB")
-    assert "sockets" not in text_of(the_found(two_hosts(6, nccl_log=log)))
+    assert "plain TCP" not in text_of(the_found(two_hosts(6, nccl_log=log)))
 
 
 def test_no_gpudirect() -> None:
@@ -126,7 +126,7 @@ def test_no_gpudirect() -> None:
 def test_connections_with_gpudirect_exclude_its_absence() -> None:
     route = Route(transport="NET", detail="IB", gpudirect=True)
     log = NcclLog(origin="nccl.log", network="IB", routes=(route,))
-    assert "no-gpudirect" not in text_of(the_found(two_hosts(33, nccl_log=log)))
+    assert "no GPUDirect" not in text_of(the_found(two_hosts(33, nccl_log=log)))
 
 
 def test_one_port_of_four() -> None:
@@ -156,7 +156,7 @@ def test_fewer_links_than_the_product_has() -> None:
 def test_settings_are_unset_by_name_alone() -> None:
     log = NcclLog(origin="nccl.log", overrides=(Override(name="NCCL_PROTO", value="LL; rm -rf /"),))
     found = the_found(two_hosts(60, nccl_log=log))
-    (command,) = [action.command for action in found.actions if action.text.startswith("forced")]
+    (command,) = [action.command for action in found.actions if action.text.startswith("forced settings")]
     assert command == "env -u NCCL_PROTO …"
 
 
@@ -211,7 +211,7 @@ def test_a_table_that_ends_early_is_not_judged(largest: int) -> None:
     (outcome,) = check_below_expected(facts)
     assert isinstance(outcome, NotSeen)
     assert "the sizes end at" in outcome.unread.reason
-    assert "512 MiB" in str(outcome.unread.how)
+    assert "--max-bytes 512M" in str(outcome.unread.how)
 
 
 def test_far_too_slow_on_the_climb_is_named_all_the_same() -> None:

@@ -9,7 +9,7 @@ from enum import Enum
 from distdoctor.nccl_bench.analysis.noise import is_noisy
 from distdoctor.nccl_bench.analysis.statistics import relative_spread
 from distdoctor.nccl_bench.facts.bench import BenchFacts
-from distdoctor.nccl_bench.facts.rows import Group, GroupKind, Row
+from distdoctor.nccl_bench.facts.rows import GroupKind, Row, Style
 from distdoctor.units import MIB
 
 # A smaller difference is named no regression, however steady the repeats. Our own threshold; SuperBench calls a
@@ -64,16 +64,31 @@ def pairs_of(facts: BenchFacts, baseline: BenchFacts) -> tuple[Pair, ...]:
     Equal: collective, ranks, group, style, whether groups ran at once, in place or not (where both say). Nearest:
     size, by at most 5 %. Data type and op are not asked for: bytes matter.
     """
+    by_key: dict[_Key, list[Row]] = {}
+    for each in baseline.rows:
+        by_key.setdefault(_key(each), []).append(each)
     pairs: list[Pair] = []
     for row in facts.rows:
-        before = _match(row, baseline.rows)
+        before = _match(row, by_key.get(_key(row), ()))
         if before is not None:
             change, why = _change(facts, baseline, row, before)
             pairs.append(Pair(row=row, before=before, change=change, why_unclear=why))
     return tuple(pairs)
 
 
+_Key = tuple[str, int | None, Style, bool, str]
+
+
+def _key(row: Row) -> _Key:
+    """What must be equal. A table is about a whole job; other groups must have one kind and one label."""
+    group = row.group
+    whole = group.kind in (GroupKind.JOB, GroupKind.TABLE)
+    name = "" if whole else f"{group.kind.value} {group.label}"
+    return row.collective, row.num_ranks, row.style, row.concurrent, name
+
+
 def _match(row: Row, rows: Iterable[Row]) -> Row | None:
+    """The row of nearest size among those with an equal key, or None."""
     if row.size_bytes <= 0 or row.time_us <= 0:
         return None
     candidates = [
@@ -81,11 +96,6 @@ def _match(row: Row, rows: Iterable[Row]) -> Row | None:
         for each in rows
         if each.size_bytes > 0
         and each.time_us > 0
-        and each.collective == row.collective
-        and each.num_ranks == row.num_ranks
-        and each.style is row.style
-        and each.concurrent is row.concurrent
-        and _same_group(each.group, row.group)
         and (each.in_place is None or row.in_place is None or each.in_place is row.in_place)
         and 1 / SIZE_TOLERANCE <= each.size_bytes / row.size_bytes <= SIZE_TOLERANCE
     ]
@@ -99,14 +109,6 @@ def _match(row: Row, rows: Iterable[Row]) -> Row | None:
         ),
         default=None,
     )
-
-
-def _same_group(one: Group, other: Group) -> bool:
-    """A table is about a whole job; other groups must have one kind and one label."""
-    whole = (GroupKind.JOB, GroupKind.TABLE)
-    if one.kind in whole and other.kind in whole:
-        return True
-    return one.kind is other.kind and one.label == other.label
 
 
 def _change(facts: BenchFacts, baseline: BenchFacts, row: Row, before: Row) -> tuple[Change, str]:

@@ -64,7 +64,7 @@ def nvls_lost(shortfall: Shortfall) -> Hypothesis | None:
     elif algorithm is not None:
         pro.append((f"NCCL chose {algorithm} for this size", SAID))
     return hypothesis(
-        "nvls-lost",
+        "NVLink SHARP off",
         "The NVLink switches do not add up the data (NVLink SHARP is off), so that the GPUs do it in a ring",
         pro,
         contra,
@@ -114,7 +114,7 @@ def host_memory(shortfall: Shortfall) -> Hypothesis | None:
     ):
         pro.append(("no NVLink is active on a GPU", SAID))
     return hypothesis(
-        "host-memory",
+        "host memory",
         "The GPUs of a host do not reach one another directly; data goes through the host's memory",
         pro,
         contra,
@@ -136,7 +136,7 @@ def links_lost(shortfall: Shortfall) -> Hypothesis | None:
     if not fewest or not links or fewest >= links:
         return None
     return hypothesis(
-        "links-lost",
+        "lost links",
         "Some NVLinks of a GPU are down",
         [(f"{fewest} of {links} NVLinks are active on a GPU", SAID)],
         [],
@@ -155,7 +155,7 @@ def forced(shortfall: Shortfall) -> Hypothesis | None:
         return None
     unset = " ".join(f"-u {setting.split('=', 1)[0]}" for setting in settings[:5])
     return hypothesis(
-        "forced",
+        "forced settings",
         "Settings of the job take choices away from NCCL",
         [(f"set: {', '.join(settings[:5])}", SAID)],
         [],
@@ -176,7 +176,7 @@ def old_software(shortfall: Shortfall) -> Hypothesis | None:
     if version is None or shortfall.expectation.scheme != "nvls" or version >= NVLS_SINCE:
         return None
     return hypothesis(
-        "old-nccl",
+        "old NCCL",
         "This NCCL is older than the hardware and does not know all of it",
         [(f"NCCL {text}; NVLink SHARP needs 2.18", SAID)],
         [],

@@ -36,7 +36,7 @@ def sockets(shortfall: Shortfall) -> Hypothesis | None:
         if shortfall.setting(name) == f"{name}={value}":
             pro.append((f"set: {name}={value}", SAID))
     return hypothesis(
-        "sockets",
+        "plain TCP",
         "NCCL uses plain TCP although the hosts have RDMA ports",
         pro,
         contra,
@@ -70,7 +70,7 @@ def no_gpudirect(shortfall: Shortfall) -> Hypothesis | None:
     if setting := shortfall.setting("NCCL_NET_GDR_LEVEL", "NCCL_NET_GDR_READ"):
         pro.append((f"set: {setting}", FITS))
     return hypothesis(
-        "no-gpudirect",
+        "no GPUDirect",
         "The network ports read and write through the hosts' memory instead of the GPUs'",
         pro,
         contra,
@@ -92,7 +92,7 @@ def half(shortfall: Shortfall) -> Hypothesis | None:
     if shortfall.expectation.scheme not in ("rdma", "pcie") or not HALF[0] <= shortfall.ratio <= HALF[1]:
         return None
     return hypothesis(
-        "half",
+        "half a path",
         "Every transfer crosses the PCIe root twice because access control (ACS) redirects it, or one of two "
         "rails is idle",
         [(share_left(shortfall), FITS)],
@@ -131,7 +131,7 @@ def few_ports(shortfall: Shortfall) -> Hypothesis | None:
     ]
     pro += [(text, SAID) for text in fewer[:3]]
     return hypothesis(
-        "few-ports",
+        "idle ports",
         "Not all network ports carry data",
         pro,
         contra,
@@ -149,7 +149,7 @@ def lossy(shortfall: Shortfall) -> Hypothesis | None:
     if not shortfall.has_cliff or not nics or nics[0].kind != "roce":
         return None
     return hypothesis(
-        "lossy-roce",
+        "lossy Ethernet",
         "The Ethernet fabric drops packets when it is full: flow control (PFC or ECN) is not set up end to end",
         [("bandwidth falls from one size to the next larger", FITS), ("the ports are RoCE", FITS)],
         [],

@@ -17,6 +17,7 @@ class Hypothesis:
     """One possible cause."""
 
     name: str
+    """Two or three words: "idle ports", "NVLink SHARP off"."""
     statement: str
     """A sentence for people who never saw NCCL."""
     evidence_for: tuple[str, ...]

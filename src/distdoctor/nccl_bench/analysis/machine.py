@@ -59,7 +59,9 @@ def hosts_of_group(facts: BenchFacts, group: Group) -> tuple[str, ...] | None:
     ranks = group.ranks
     if not ranks and group.kind in (GroupKind.JOB, GroupKind.TABLE) and facts.num_ranks:
         ranks = tuple(range(facts.num_ranks))
-    hosts = [facts.host_of(rank) for rank in ranks]
+    # Not facts.host_of, which looks through all places for each of perhaps thousands of ranks.
+    host_by_rank = {place.rank: place.host for place in facts.places}
+    hosts = [host_by_rank.get(rank) for rank in ranks]
     if not hosts or None in hosts:
         return None
     return tuple(dict.fromkeys(host for host in hosts if host is not None))

@@ -28,7 +28,7 @@ from distdoctor.nccl_bench.facts.bench import BenchFacts
 from distdoctor.nccl_bench.facts.rows import Row
 from distdoctor.report.checking import Unread
 from distdoctor.report.model import SkipCause
-from distdoctor.units import format_bytes
+from distdoctor.units import MIB, format_bytes
 
 # Below this share of the expectation's low end a number is named. nccl-tests' own NCCL_TESTS_MIN_BW fails at 0.9.
 WARN_BELOW = 0.9
@@ -211,7 +211,7 @@ def _too_small(curve: Curve, expectation: Expectation) -> tuple[str, str | None]
         f"the sizes end at {format_bytes(largest)}; such hardware is at full speed from "
         f"{format_bytes(expectation.from_bytes)} on"
     )
-    return reason, f"measure up to {format_bytes(expectation.from_bytes)}"
+    return reason, f"measure larger messages too: `--max-bytes {expectation.from_bytes // MIB}M`"
 
 
 def _not_judged(facts: BenchFacts, reason: str, how: str | None, labels: list[str]) -> NotSeen:

@@ -93,7 +93,13 @@ def check_latency_floor(facts: BenchFacts) -> Sequence[Outcome]:
         return found[:1]
     if outcomes:
         return outcomes
-    return [not_seen(facts, f"no size up to {format_bytes(SMALL_BYTES)}", how="measure from 1 KiB on")]
+    return [
+        not_seen(
+            facts,
+            f"no size up to {format_bytes(SMALL_BYTES)}",
+            how="measure small messages too: `--min-bytes 1K`",
+        )
+    ]
 
 
 def _preferred(facts: BenchFacts) -> tuple[Curve, ...]:

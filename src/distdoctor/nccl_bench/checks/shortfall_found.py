@@ -116,7 +116,7 @@ def _groups(num_groups: int, slow_groups: tuple[str, ...]) -> tuple[Evidence, ..
 
 def _weighed(hypothesis: Hypothesis) -> Evidence:
     against = f"; against it: {'; '.join(hypothesis.evidence_against)}" if hypothesis.evidence_against else ""
-    return Evidence(text=f"{hypothesis.name}: {'; '.join(hypothesis.evidence_for)}{against}")
+    return Evidence(text=f"for {hypothesis.name}: {'; '.join(hypothesis.evidence_for)}{against}")
 
 
 def _explanation(shortfall: Shortfall, hypotheses: tuple[Hypothesis, ...], *, noise: str | None) -> str:
