@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from distdoctor.nccl_bench.readers.data_types import REDUCTIONS
 from distdoctor.nccl_bench.readers.numbers import Printed, is_number, parse_count, parse_number
 
 _NAMES = {
@@ -139,7 +140,9 @@ def parse_row(text: str, line: int, layout: Layout | None, only: bool | None = N
     if size is None or count is None or size < 0 or count < 0:
         return None
     rest = words[3:]
-    op = rest.pop(0) if rest and rest[0][:1].isalpha() and not _is_check(rest[0]) else None
+    op = rest.pop(0).lower() if rest and rest[0][:1].isalpha() and not _is_check(rest[0]) else None
+    if op not in (None, "none", *REDUCTIONS):
+        return None
     root, halves, expected = _split(rest, layout, size, only)
     counts = layout.counts_wrong if layout is not None else None
     return TableRow(
@@ -147,7 +150,7 @@ def parse_row(text: str, line: int, layout: Layout | None, only: bool | None = N
         size=size,
         count=count,
         data_type=words[2].lower(),
-        op=None if op is None or op.lower() == "none" else op.lower(),
+        op=None if op == "none" else op,
         root=root,
         halves=halves,
         num_expected=expected,
@@ -159,7 +162,7 @@ def _split(
     words: list[str], layout: Layout | None, size: int, only: bool | None
 ) -> tuple[int | None, tuple[Half, ...], int]:
     """Root, halves, and how many halves there should be; the header's layout first, then whatever fits."""
-    shapes = [*_named_shape(layout), *_shapes()]
+    shapes = [*_named_shape(layout), *_shapes(layout.num_halves if layout is not None else None)]
     for has_root, names, num_halves in shapes:
         if len(words) != has_root + num_halves * len(names):
             continue
@@ -174,9 +177,9 @@ def _named_shape(layout: Layout | None) -> Iterator[tuple[bool, tuple[str, ...],
         yield layout.has_root, layout.half, layout.num_halves
 
 
-def _shapes() -> Iterator[tuple[bool, tuple[str, ...], int]]:
-    """Shapes of rows without a header, the commonest first."""
-    for num_halves in (2, 1):
+def _shapes(known: int | None) -> Iterator[tuple[bool, tuple[str, ...], int]]:
+    """Shapes of rows without a header, the commonest first; `known`: halves that the header shows."""
+    for num_halves in (2, 1) if known is None else (known,):
         for names in (_PLAIN, _WITH_ITERATIONS, _WITH_ALGORITHM):
             for has_root in (True, False):
                 yield has_root, names, num_halves

@@ -28,9 +28,8 @@ _SETS = re.compile(
     r"^[\s$#>+|*-]*(?:NCCL|RCCL)_[A-Z0-9_]+=|\bexport\s|\s-x\s|^-x\s|--export[= ]|\s-g?env\s|\benv\s|_perf(?:_mpi)?\s+-|"
     r"\b(?:mpirun|mpiexec|srun|prterun|orterun|docker run)\b|\\\s*$"
 )
-_PROCESSES = re.compile(
-    r"(?:mpirun|mpiexec|orterun|prterun|srun)\b.*?\s(?:-{1,2}np?|--ntasks)[ =](?P<count>\d{1,7})\b"
-)
+_LAUNCHER = re.compile(r"\b(?:mpirun|mpiexec|orterun|prterun|srun)\b")
+_PROCESSES = re.compile(r"\s(?:-{1,2}np?|--ntasks)[ =](?P<count>\d{1,7})\b")
 _SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[kKmMgGtT]?)(?:i?[bB])?")
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
@@ -63,7 +62,8 @@ class Command:
 def parse_command(text: str) -> Command:
     """What a line of a command, an `export` or a sentence says."""
     binary = _BINARY.search(text)
-    processes = _PROCESSES.search(text)
+    launcher = _LAUNCHER.search(text)
+    processes = _PROCESSES.search(text, launcher.end()) if launcher else None
     options = binary["rest"] if binary else ""
     validation = _option(options, r"c|-?-check")
     return Command(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from distdoctor.nccl_bench.readers.columns import Layout, TableRow, parse_columns, parse_row
 from distdoctor.nccl_bench.readers.commands import Command, merged, parse_command
@@ -215,10 +215,17 @@ class _Reader:
 
     def _row(self, line: TableLine) -> None:
         row = parse_row(line.text, line.number, self.current.layout, self.current.only_in_place)
-        if row is not None:
-            self._add(row, line)
-            if not row.is_whole:
-                self.broken = line.text
+        if row is None or (not row.halves and not self.current.rows and self.current.layout is None):
+            return  # words that look like the beginning of a row, where there is no table
+        if self.current.rows and row.num_expected < self.current.rows[-1].num_expected:
+            row = replace(
+                row,
+                num_expected=self.current.rows[-1].num_expected,
+                halves=tuple(replace(half, in_place=False) for half in row.halves),
+            )
+        self._add(row, line)
+        if not row.is_whole:
+            self.broken = line.text
 
     def _continue_row(self, line: TableLine) -> None:
         """A row that a narrow terminal broke in two."""

@@ -99,13 +99,13 @@ _PATTERNS: tuple[tuple[Kind, str], ...] = (
     (
         Kind.ENDING,
         r"CANCELLED AT |DUE TO TIME LIMIT|exited on signal \d+|BAD TERMINATION OF ONE OF YOUR APPLICATION|"
-        r"MPI_ABORT was invoked|Segmentation fault|Bus error|\bOOMKilled\b|oom-kill event|srun: error: .*(?:Killed|Aborted)|"
+        r"MPI_ABORT was invoked|Segmentation fault|Bus error|\bOOMKilled\b|oom-kill event|srun: error: .{0,200}(?:Killed|Aborted)|"
         r"^\s*(?:Killed|Terminated|Aborted)(?:\s*\(core dumped\))?\s*$|\^C",
     ),
     (Kind.LIBRARY, r"\bN?R?CCL version\s*:?\s*\d+\.\d+"),
 )
 _TELLING = re.compile("|".join(f"(?P<k{number}>{pattern})" for number, (_, pattern) in enumerate(_PATTERNS)))
-_COLUMNS = re.compile(r"\b(?:size|bytes)\b(?=.*\btime\b|.*\bcputime\b)(?=.*\balgbw\b)(?=.*\bbusbw\b)")
+_SIZE = re.compile(r"\b(?:size|bytes)\b")
 _PLACES = re.compile(
     r"(?:out-of-place|in-place)(?:\s+\(\+ per-iteration\))?(?:\s+in-place(?:\s+\(\+ per-iteration\))?)?[\s|]*"
 )
@@ -113,10 +113,10 @@ _COMMAND = re.compile(
     r"\b(?:all_reduce|all_gather|reduce_scatter|broadcast|reduce|gather|scatter|alltoallv?|sendrecv|hypercube)"
     r"_perf(?:_mpi)?\b|(?<![\w$])N?R?CCL_[A-Z0-9_]+=|-g?env\s+N?R?CCL_"
 )
-_ELLIPSIS = re.compile(
-    r"^[\s#|>]*(?:[\[(<{]?\s*(?:\.\s*){2,}\s*[\])>}]?|…+|[\[(<]…[\])>]|[\[(<]?(?:snip|truncated|omitted|cut)[\])>.]*)\s*$",
-    re.IGNORECASE,
-)
+_ELLIPSIS = re.compile(r"(?:\. ?){2,}\.?|…+|(?:snip|truncated|omitted|cut)\.*", re.IGNORECASE)
+_AROUND_ELLIPSIS = " \t#|>[](){}<"
+_MAX_ELLIPSIS_CHARACTERS = 24
+
 # The rest of a row that a narrow terminal broke in two.
 _NUMBERS = re.compile(
     r"^[\s|]*(?:(?:[-+]?\d[\d.]*(?:e[-+]?\d+)?|N/A|nan|inf)[\s|]+)*(?:[-+]?\d[\d.]*(?:e[-+]?\d+)?|N/A)\s*$"
@@ -142,6 +142,8 @@ _TIME = re.compile(
     r"\b[IWEF]\d{4}\s|\[?\b\d\d:\d\d:\d\d(?:[.,]\d+)?\]?(?:\s+\d{4}\b)?|\[\s*\d+\.\d{3,6}\]"
 )
 _OUTPUT_NAME = re.compile(r"<?\b(?:stdout|stderr|stdin)\b>?", re.IGNORECASE)
+_MAX_PREFIX_CHARACTERS = 200
+_MAX_NAME_CHARACTERS = 120
 _RANK_TAG = re.compile(r"\s*(?:\[[\w.@-]*?,?\s*\d+,\s*\d+\]|\[\d+\](?=\s)|\d+:(?=\s))")
 
 
@@ -181,22 +183,26 @@ def _classify(line: str) -> tuple[Kind, int] | None:
     row = _ROW.search(line)
     if row is not None:
         return Kind.ROW, row.start()
+    if "NCCL INFO" in line:  # most lines of most logs: nothing else of a table stands on them
+        version = line.find("CCL version")
+        return (Kind.LIBRARY, max(0, version - 2)) if version >= 0 else None
     if any(hint in line for hint in _HINTS) or not line[:1].isspace():
         telling = _TELLING.search(line)
         if telling is not None and telling.lastgroup is not None:
             return _PATTERNS[int(telling.lastgroup[1:])][0], telling.start()
-    if "algbw" in line:
-        columns = _COLUMNS.search(line)
-        if columns is not None:
-            return Kind.COLUMNS, columns.start()
+    if "algbw" in line and "busbw" in line and "time" in line:
+        size = _SIZE.search(line)
+        if size is not None:
+            return Kind.COLUMNS, size.start()
     if "-place" in line:
         places = re.search(r"(?:out-of|in)-place", line)
         if places is not None and _PLACES.fullmatch(line, places.start()):
             return Kind.PLACES, places.start()
     if ("_perf" in line or "CCL_" in line) and _COMMAND.search(line):
         return Kind.COMMAND, 0
-    if _ELLIPSIS.match(line):
-        return (Kind.ELLIPSIS, 0) if line.strip(" \t#|>") else None
+    core = line.strip(_AROUND_ELLIPSIS)
+    if 0 < len(core) <= _MAX_ELLIPSIS_CHARACTERS and _ELLIPSIS.fullmatch(core):
+        return Kind.ELLIPSIS, 0
     if "." in line and len(line) < 300 and _NUMBERS.match(line):
         return Kind.NUMBERS, len(line) - len(line.lstrip(" \t|"))
     return None
@@ -206,8 +212,9 @@ def _stream(prefix: str) -> str:
     """What of a line's prefix names the process: without timestamps and the name of the output."""
     if not prefix.strip(" \t#|>"):
         return ""
-    text = _OUTPUT_NAME.sub("", _TIME.sub("", prefix)).strip(" \t#|>:-")
-    tag = _RANK_TAG.match(_TIME.sub("", prefix))
+    text = _OUTPUT_NAME.sub("", _TIME.sub("", prefix[:_MAX_PREFIX_CHARACTERS]))
+    tag = _RANK_TAG.match(text)
     if tag is not None:
         return tag.group().strip(" \t:")
-    return "" if "NCCL" in text or len(text) > 120 else text
+    name = text.strip(" \t#|>:-")
+    return "" if "NCCL" in name or len(name) > _MAX_NAME_CHARACTERS else name
