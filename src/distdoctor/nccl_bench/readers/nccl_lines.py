@@ -16,10 +16,15 @@ _BANNER = re.compile(
 
 _DEVICE = re.compile(r"\[(\d{1,4})\]$")
 _SOURCE = re.compile(r"\.(?:cc|cu|cpp|c|h|hpp):\d+\W{0,2}$")
+# The prefix of the message that follows in the same line; what it is glued to cannot be told from its host.
+_NEXT_PREFIX = re.compile(r"(?<!\S)\S{0,200}:\d{1,10}:\d{1,10} \[\d{1,4}\] (?:\S{1,200}:\d+ )?$")
 _NO_HOST = re.compile(r"[^\w.\-]")
 
-# A line of several processes at once holds few messages; more is no log. Our own choice.
-_MAX_MESSAGES_A_LINE = 20
+# A paste that lost its line ends, or processes that wrote at once, put several messages into a line. Our own choice.
+_MAX_MESSAGES_A_LINE = 200
+
+# Where a launcher's words, host, process, device and source file stand before a message.
+_PREFIX_CHARACTERS = 400
 
 # Longer messages hold nothing that is read here (a ring of 2000 ranks has 8000 characters).
 _MAX_MESSAGE_CHARACTERS = 12_000
@@ -54,13 +59,15 @@ def nccl_lines(text: str) -> Iterator[LogLine]:
             if _BANNER.search(line):
                 yield LogLine(number=index + 1, level="BANNER", text=line[-400:].strip())
             continue
-        start = 0
+        prefix = line[: marks[0].start()]
         for place, mark in enumerate(marks):
             end = marks[place + 1].start() if place + 1 < len(marks) else len(line)
-            yield _line(
-                index + 1, line[start : mark.start()], mark, line[mark.end() : end], unfinished=unfinished
-            )
-            start = mark.end()
+            body = line[mark.end() : end]
+            if place + 1 < len(marks):
+                body = body[:-_PREFIX_CHARACTERS] + _NEXT_PREFIX.sub("", body[-_PREFIX_CHARACTERS:])
+            yield _line(index + 1, prefix, mark, body, unfinished=unfinished)
+            # Of a later message in the line the host may be glued to the text before it, so none is named.
+            prefix = ""
 
 
 def banner_version(text: str) -> tuple[str, str] | None:
@@ -86,7 +93,7 @@ def _line(number: int, prefix: str, mark: re.Match[str], text: str, *, unfinishe
 
 def _origin(prefix: str) -> tuple[int | None, str | None, str | None]:
     """Device, host and "host:pid" from "… host:pid:tid [device] source.cc:12 "."""
-    words = prefix[-400:].split()
+    words = prefix[-_PREFIX_CHARACTERS:].split()
     if words and _SOURCE.search(words[-1]):
         words.pop()
     if not words:
