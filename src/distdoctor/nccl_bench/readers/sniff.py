@@ -6,7 +6,8 @@ import re
 from collections import Counter
 
 from distdoctor.evidence_bytes import decode
-from distdoctor.nccl_bench.readers.lines import Kind, table_lines
+from distdoctor.nccl_bench.readers.columns import parse_row
+from distdoctor.nccl_bench.readers.lines import Kind, TableLine, table_lines
 from distdoctor.pasted import clean_pasted
 
 # A row, a header or a footer of this benchmark is printed by nothing else; NCCL's log around it changes nothing.
@@ -31,7 +32,11 @@ def sniff_table(_path: str, head: bytes) -> float:
     """0 to 1: the text holds a table, or part of one. 0.9 and more is sure."""
     if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{":
         return 0.0
-    kinds = Counter(line.kind for line in table_lines(clean_pasted(decode(head))))
+    kinds = Counter(
+        line.kind
+        for line in table_lines(clean_pasted(decode(head)))
+        if line.kind is not Kind.ROW or _is_row(line)
+    )
     strong = sum(kinds[kind] for kind in _STRONG)
     if kinds[Kind.ROW] and (strong or kinds[Kind.ROW] > 1):
         return SURE
@@ -40,6 +45,11 @@ def sniff_table(_path: str, head: bytes) -> float:
     if strong or any(kinds[kind] for kind in _WEAK):
         return LIKELY if strong and kinds[Kind.DEVICE] else A_LEAD
     return 0.0
+
+
+def _is_row(line: TableLine) -> bool:
+    row = parse_row(line.text, line.number, None)
+    return row is not None and bool(row.halves)
 
 
 def sniff_table_json(_path: str, head: bytes) -> float:
