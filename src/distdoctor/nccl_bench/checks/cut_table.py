@@ -57,14 +57,13 @@ def _failed(facts: BenchFacts, table: TableNotes) -> Found:
 
 
 def _cut(facts: BenchFacts, table: TableNotes) -> Found:
-    planned = table.planned_max_bytes is not None or table.unfinished_bytes is not None or not facts.rows
     return Found(
         title=(
             f"the network test stopped {_after(facts, table)}: it hung or was ended"
-            if planned
+            if table.cut_is_likely
             else f"the table stops {_after(facts, table)}: the test may have hung there"
         ),
-        severity=Severity.CRITICAL if planned else Severity.WARNING,
+        severity=Severity.CRITICAL if table.cut_is_likely else Severity.WARNING,
         confidence=Confidence.MEDIUM,
         evidence=_end(facts, table),
         explanation=(
@@ -73,13 +72,13 @@ def _cut(facts: BenchFacts, table: TableNotes) -> Found:
             "same"
             + (
                 "."
-                if planned
+                if table.cut_is_likely
                 else ", and so does a copy that stops in the middle: look at the rest of the output."
             )
             + " Do not read the rows that are there as a result."
         ),
         actions=_actions(facts),
-        cause_class="hang" if planned else "truncated",
+        cause_class="hang" if table.cut_is_likely else "truncated",
         fault=Fault.UNKNOWN,
     )
 

@@ -96,6 +96,8 @@ class TableNotes:
     """The table has its footer, or its source shows that it is an excerpt with rows only."""
     cut: str | None = None
     """Why the table looks cut off: "no footer after the last row"."""
+    cut_is_likely: bool = True
+    """False: only the shape of the rows speaks for it."""
     out_of_bounds: int | None = None
     out_of_bounds_ok: bool | None = None
     average_busbw_gbps: float | None = None

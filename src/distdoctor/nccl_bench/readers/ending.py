@@ -26,6 +26,8 @@ class Ending:
 
     ended: bool
     cut: str | None = None
+    likely: bool = True
+    """False: only the shape of what is there says that it was cut."""
     excerpt: bool = False
     planned_max_bytes: int | None = None
 
@@ -54,10 +56,10 @@ def judge_ending(draft: Draft) -> Ending:
     if draft.failures or draft.endings:
         return Ending(ended=False, cut="no footer, but lines of a failure", planned_max_bytes=planned)
     last = last_size(draft)
+    if draft.has_ellipsis:
+        return Ending(ended=True, excerpt=True, planned_max_bytes=planned)
     if planned is not None and last is not None:
         return _against_plan(draft, last, planned)
-    if draft.has_ellipsis:
-        return Ending(ended=True, excerpt=True)
     return _by_shape(draft.rows)
 
 
@@ -66,9 +68,9 @@ def _without_rows(draft: Draft, planned: int | None) -> Ending:
         return Ending(ended=False, cut="it failed before its first row", planned_max_bytes=planned)
     if draft.layout is not None:
         return Ending(ended=False, cut="no row follows the header", planned_max_bytes=planned)
-    return Ending(
-        ended=False, cut="nothing follows the list of devices or settings", planned_max_bytes=planned
-    )
+    # Heads are also pasted for what their list of ranks says.
+    cut = "nothing follows the list of devices or settings"
+    return Ending(ended=False, cut=cut, likely=False, planned_max_bytes=planned)
 
 
 def _against_plan(draft: Draft, last: int, planned: int) -> Ending:
@@ -80,10 +82,8 @@ def _against_plan(draft: Draft, last: int, planned: int) -> Ending:
     slack = _rounding(draft.rows)
     if following > planned or last + slack >= planned:
         return Ending(ended=True, excerpt=True, planned_max_bytes=planned)
-    if draft.has_ellipsis and not draft.has_head:
-        return Ending(ended=True, excerpt=True, planned_max_bytes=planned)
     cut = f"no footer after the row of {format_bytes(last)}, and sizes up to {format_bytes(planned)} were asked for"
-    return Ending(ended=False, cut=cut, excerpt=draft.has_ellipsis, planned_max_bytes=planned)
+    return Ending(ended=False, cut=cut, planned_max_bytes=planned)
 
 
 def _rounding(rows: Sequence[TableRow]) -> int:
@@ -102,12 +102,14 @@ def _by_shape(rows: Sequence[TableRow]) -> Ending:
         return Ending(
             ended=False,
             cut=f"no footer after the row of {format_bytes(last.size)}, far below sizes that fill a link",
+            likely=False,
         )
     rise = _rise(rows)
     if rise is not None and rise >= STILL_RISING:
         return Ending(
             ended=False,
             cut=f"no footer after the row of {format_bytes(last.size)}, and bandwidth was still rising",
+            likely=False,
         )
     return Ending(ended=True, excerpt=True)
 

@@ -147,6 +147,7 @@ def _notes(draft: Draft, collective: Collective, rows: Sequence[Row]) -> TableNo
         tool=draft.tool,
         ended=ending.ended,
         cut=ending.cut,
+        cut_is_likely=ending.likely,
         excerpt=ending.excerpt,
         out_of_bounds=draft.bounds.count if draft.bounds else None,
         out_of_bounds_ok=draft.bounds.okay if draft.bounds else None,
