@@ -180,6 +180,16 @@ def test_lines_of_a_failure_make_it_sure() -> None:
     assert outcome.evidence[0].source == f"run.log, line {text.count(chr(10)) + 1}"
 
 
+def test_a_test_that_somebody_ended_is_no_failure_of_its_own() -> None:
+    printer = Printer()
+    text = "\n".join([*printer.head(), *printer.columns(), *printer.rows()[:9], "^C"])
+    (facts,) = read_nccl_tests(text, "run.log")
+    outcome = found(check_cut_table(facts))
+    assert outcome.confidence is Confidence.MEDIUM
+    assert "it hung or was ended" in outcome.title
+    assert outcome.evidence[-1].text == "`^C`"
+
+
 def test_a_head_without_a_row_stopped_before_its_first_size() -> None:
     outcome = found(check_cut_table(table(Printer(), rows=0, footer=False)))
     assert "before its first size" in outcome.title

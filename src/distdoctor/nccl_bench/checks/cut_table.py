@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from distdoctor.nccl_bench.checks.base import BenchCheck, Found, NotApplicable, Outcome, Passed, not_seen
@@ -10,6 +11,9 @@ from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severit
 from distdoctor.units import format_bytes
 
 MAX_SPELLED = 5
+
+# Somebody ended it, which people do to a test that hangs: no failure of its own.
+_INTERRUPTED = re.compile(r"\^C|\bTerminated\b|CANCELLED AT(?!.*DUE TO TIME LIMIT)")
 
 
 def check_cut_table(facts: BenchFacts) -> Sequence[Outcome]:
@@ -21,7 +25,8 @@ def check_cut_table(facts: BenchFacts) -> Sequence[Outcome]:
     if table is None:
         return [NotApplicable(detail="no table of another benchmark")]
     if not table.ended:
-        return [_failed(facts, table) if table.errors else _cut(facts, table)]
+        failed = any(not _INTERRUPTED.search(error) for error in table.errors)
+        return [_failed(facts, table) if failed else _cut(facts, table)]
     if table.errors and table.out_of_bounds_ok is not False:
         return [_failed_at_end(facts, table)]
     if table.excerpt:
@@ -65,7 +70,7 @@ def _cut(facts: BenchFacts, table: TableNotes) -> Found:
         ),
         severity=Severity.CRITICAL if table.cut_is_likely else Severity.WARNING,
         confidence=Confidence.MEDIUM,
-        evidence=_end(facts, table),
+        evidence=(*_end(facts, table), *_failures(facts, table)),
         explanation=(
             "nccl-tests prints a footer when it is through, and here none follows. The usual cause is a hang in the "
             "next size, which a larger message reaches by another protocol or path; a time limit or Ctrl-C looks the "

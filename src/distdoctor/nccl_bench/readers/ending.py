@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from distdoctor.nccl_bench.readers.columns import TableRow
-from distdoctor.nccl_bench.readers.drafts import Draft
+from distdoctor.nccl_bench.readers.draft import Draft
 from distdoctor.units import MIB, format_bytes
 
 # Nobody plans a sweep that ends while bandwidth still grows by this much with each doubling: it was cut, or pasted

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from distdoctor.nccl_bench.facts.bench import BenchFacts
-from distdoctor.nccl_bench.readers.drafts import Draft
+from distdoctor.nccl_bench.readers.draft import Draft
 from distdoctor.nccl_bench.readers.ranks_of_table import by_rank
 
 

@@ -8,7 +8,8 @@ from distdoctor.nccl_bench.facts.bench import BenchFacts, Origin, TableNotes
 from distdoctor.nccl_bench.facts.places import Versions
 from distdoctor.nccl_bench.facts.rows import Group, GroupKind, NotMeasured, Row
 from distdoctor.nccl_bench.readers.columns import TableRow
-from distdoctor.nccl_bench.readers.drafts import Draft, read_drafts
+from distdoctor.nccl_bench.readers.draft import Draft
+from distdoctor.nccl_bench.readers.drafts import read_drafts
 from distdoctor.nccl_bench.readers.ending import judge_ending
 from distdoctor.nccl_bench.readers.head import DeviceLine
 from distdoctor.nccl_bench.readers.inference import (

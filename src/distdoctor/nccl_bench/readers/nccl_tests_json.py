@@ -16,7 +16,7 @@ from distdoctor.nccl_bench.facts.rows import Group, NotMeasured, Row, WrongData
 from distdoctor.nccl_bench.readers.columns import Half, TableRow
 from distdoctor.nccl_bench.readers.commands import Command, merged, parse_command
 from distdoctor.nccl_bench.readers.data_types import torch_name
-from distdoctor.nccl_bench.readers.drafts import MAX_DEVICES, MAX_FAILURE_CHARACTERS, MAX_FAILURES, MAX_ROWS
+from distdoctor.nccl_bench.readers.draft import MAX_DEVICES, MAX_FAILURE_CHARACTERS, MAX_FAILURES, MAX_ROWS
 from distdoctor.nccl_bench.readers.head import (
     MAX_NAME_CHARACTERS,
     MAX_RANK,

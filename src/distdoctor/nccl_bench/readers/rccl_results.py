@@ -23,7 +23,7 @@ from distdoctor.nccl_bench.definitions import (
 from distdoctor.nccl_bench.facts.bench import BenchFacts, Origin, TableNotes
 from distdoctor.nccl_bench.facts.rows import Group, GroupKind, Row, WrongData
 from distdoctor.nccl_bench.readers.data_types import torch_name
-from distdoctor.nccl_bench.readers.drafts import MAX_ROWS
+from distdoctor.nccl_bench.readers.draft import MAX_ROWS
 from distdoctor.nccl_bench.readers.json_text import members, number, parse_json, whole, word
 
 _CSV_HEADER = re.compile(
