@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from distdoctor.nccl_bench.checks.base import BenchCheck, Found, NotApplicable, Outcome, Passed, not_seen
+from distdoctor.nccl_bench.definitions import BY_NAME
 from distdoctor.nccl_bench.facts.bench import BenchFacts
 from distdoctor.nccl_bench.facts.rows import Row
 from distdoctor.report.model import Action, Confidence, Evidence, Severity, Team
@@ -134,7 +135,9 @@ def _shown(row: Row) -> str:
 
 
 def _command(row: Row) -> str:
-    return f"all_reduce_perf -b {row.size_bytes} -e {row.size_bytes} -n 100 -I   # -I: from nccl-tests 2.19"
+    definition = BY_NAME.get(row.collective)
+    binary = (definition.nccl_tests_name if definition is not None else None) or "all_reduce"
+    return f"{binary}_perf -b {row.size_bytes} -e {row.size_bytes} -n 100 -I   # -I: from nccl-tests 2.19"
 
 
 CHECK = BenchCheck(id="bench-outlier", title="rows far off their neighbours", run=check_outlier)
