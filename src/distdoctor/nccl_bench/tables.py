@@ -240,7 +240,7 @@ def _arrival_tables(facts: BenchFacts, about: str) -> list[Table]:
             title=f"Who arrives late, {told.collective}{size}{about}",
             columns=columns,
             rows=rows,
-            note=f"the last to arrive waits least; the transfer itself takes {_rounded(told.transfer_us)} us",
+            note=f"the last to arrive waits least; the transfer itself takes {told.transfer_us:.4g} us",
         )
     ]
 

@@ -11,10 +11,11 @@ from distdoctor.nccl_bench.facts.bench import BenchFacts
 from distdoctor.nccl_bench.facts.rows import Row
 from distdoctor.nccl_bench.tables import main_rows
 from distdoctor.report.assemble import MAX_TITLE
-from distdoctor.report.model import Confidence, Report, Severity, Status, Verdict
+from distdoctor.report.model import CheckState, Confidence, Report, Severity, Status, Verdict
 from distdoctor.units import format_bytes
 
 NOISY_ID = "bench-noisy"
+BASELINE_ID = "bench-regression"
 
 
 def bench_verdict(report: Report, all_facts: Sequence[BenchFacts]) -> Verdict:
@@ -49,6 +50,9 @@ def bench_verdict(report: Report, all_facts: Sequence[BenchFacts]) -> Verdict:
     elif isinstance(answer, Expectation):
         title = f"{reached}; no fault found, sizes too small to judge"
         rest = f"Bandwidth is judged from {format_bytes(answer.from_bytes)} on; measure with --max-bytes."
+    elif _is_no_slower(report):
+        title = f"{reached}; no slower than the baseline"
+        rest = f"Compared with the baseline; besides, bandwidth is not judged: {answer.reason}."
     else:
         title = f"{reached}; no fault found, bandwidth not judged"
         rest = f"Bandwidth is not judged: {answer.reason}." + (f" {answer.how}." if answer.how else "")
@@ -59,6 +63,14 @@ def bench_verdict(report: Report, all_facts: Sequence[BenchFacts]) -> Verdict:
         confidence=verdict.confidence
         if isinstance(answer, Expectation) and row.busbw_gbps is not None
         else Confidence.MEDIUM,
+    )
+
+
+def _is_no_slower(report: Report) -> bool:
+    """The comparison with the baseline was made, and found nothing worse than a note."""
+    return any(
+        each.id == BASELINE_ID and each.state in (CheckState.PASSED, CheckState.FOUND)
+        for each in report.checks
     )
 
 

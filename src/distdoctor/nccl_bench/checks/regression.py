@@ -8,7 +8,15 @@ from itertools import pairwise
 from distdoctor.nccl_bench.analysis.baseline import Change, Pair, pairs_of, why_not_comparable
 from distdoctor.nccl_bench.analysis.curves import source_of
 from distdoctor.nccl_bench.analysis.machine import hosts_of_group
-from distdoctor.nccl_bench.checks.base import BenchCheck, Found, NotSeen, Outcome, Passed, not_seen
+from distdoctor.nccl_bench.checks.base import (
+    BenchCheck,
+    Found,
+    NotApplicable,
+    NotSeen,
+    Outcome,
+    Passed,
+    not_seen,
+)
 from distdoctor.nccl_bench.facts.bench import BenchFacts
 from distdoctor.nccl_bench.facts.rows import GroupKind
 from distdoctor.report.checking import Unread
@@ -27,8 +35,7 @@ def check_regression(facts: BenchFacts) -> Sequence[Outcome]:
     """Each collective of each group against the baseline: largest size, or two neighbouring sizes."""
     baseline = facts.baseline
     if baseline is None:
-        unread = Unread(cause=SkipCause.NOT_ASKED, reason="no baseline was given", how=HOW_BASELINE)
-        return [NotSeen(unread=unread)]
+        return [NotApplicable(detail="no baseline was given (--baseline FILE)")]
     if not facts.rows or not baseline.rows:
         which = "this run" if not facts.rows else f"the baseline `{baseline.label}`"
         return [not_seen(facts, f"{which} has no rows")]

@@ -14,7 +14,7 @@ from distdoctor.units import format_bytes
 # Rows that evidence spells out; the rest is counted.
 MAX_SPELLED = 6
 
-HOW = "run it with `-c 1` (nccl-tests) or without `--no-validate` (distdoctor nccl-bench)"
+HOW = "run nccl-tests with `-c 1`; `distdoctor nccl-bench` always looks at the data"
 
 
 def check_wrong_data(facts: BenchFacts) -> Sequence[Outcome]:
