@@ -113,7 +113,7 @@ RULES: tuple[WarningRule, ...] = (
     ),
     WarningRule(
         key="interface",
-        pattern=_rule(r"no (?:socket|usable listening) interface|No (?:IP )?interface found"),
+        pattern=_rule(r"no (?:socket|usable listening) interface|No (?:IP )?interface found(?! in the same)"),
         title="NCCL finds no network interface that it may use",
         meaning="NCCL_SOCKET_IFNAME matches no interface of this host, or none has an address.",
         severity=Severity.CRITICAL,
