@@ -21,6 +21,7 @@ REFERENCE = ROOT / "docs" / "cli.md"
 COMMANDS = (
     ("checkup",),
     ("env",),
+    ("nccl-bench",),
     ("explain",),
     ("compare",),
     ("report",),
@@ -34,6 +35,7 @@ def check_index() -> str:
     """docs/checks/README.md: one line a check, in the order of reports."""
     from distdoctor.env.checks.all import ENV_CHECKS
     from distdoctor.env.checks.job import JOB_CHECKS
+    from distdoctor.nccl_bench.checks.all import BENCH_CHECKS
 
     lines = [
         "# Checks",
@@ -53,7 +55,10 @@ def check_index() -> str:
     ]
     lines += ["", "## Across ranks and hosts", "", "| id | looks at |", "|---|---|"]
     lines += [f"| [{each.id}]({each.id}.md) | {each.title} |" for each in JOB_CHECKS]
-    listed = {each.id for each in ENV_CHECKS} | {each.id for each in JOB_CHECKS}
+    lines += ["", "## Of bandwidths and NCCL's log", "", "`nccl-bench` runs all.", ""]
+    lines += ["| id | looks at |", "|---|---|"]
+    lines += [f"| [{each.id}]({each.id}.md) | {each.title} |" for each in BENCH_CHECKS]
+    listed = {each.id for each in (*ENV_CHECKS, *JOB_CHECKS, *BENCH_CHECKS)}
     lines += ["", "## Of commands", "", "| id | looks at |", "|---|---|"]
     for page in sorted(CHECKS.glob("*.md")):
         if page.stem not in listed and page != INDEX:

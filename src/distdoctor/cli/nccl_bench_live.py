@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from distdoctor.cli.output import Prepared, emit, failure_report
+from distdoctor.cli.output import Prepared, emit
 from distdoctor.cli.speaking import speak
-from distdoctor.errors import DistdoctorError, UsageError
 from distdoctor.nccl_bench.build import BenchRequest, bench_report
 from distdoctor.nccl_bench.facts.bench import BenchFacts
 from distdoctor.nccl_bench.options import JOIN_TIMEOUT_S, BenchOptions
 from distdoctor.ranks.agent_noise import STDERR_IS_TERMINAL
 from distdoctor.ranks.identity import RankIdentity
-from distdoctor.ranks.terminate import end_process
 
 if TYPE_CHECKING:
     from distdoctor.nccl_bench.measure.sweep import Progress
@@ -43,7 +39,9 @@ def run_live(
     compared = _read_baseline(baseline) if baseline else None
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
-    import_torch_s = _import_torch(identity)
+    from distdoctor.nccl_bench.measure.importing import import_torch
+
+    import_torch_s = import_torch(identity, limit_s=JOIN_TIMEOUT_S)
     from distdoctor.nccl_bench.measure.run import Callbacks, run_rank
     from distdoctor.nccl_bench.measure.target import find_target
 
@@ -170,42 +168,3 @@ def _read_baseline(path: str) -> BenchFacts:
     from distdoctor.nccl_bench.from_files import read_baseline
 
     return read_baseline(path)
-
-
-def _import_torch(identity: RankIdentity) -> float:
-    """Seconds that it took. Raises DistdoctorError where there is none; ends the process when it hangs."""
-    hung = threading.Timer(JOIN_TIMEOUT_S, _torch_hangs, args=(identity,))
-    hung.daemon = True
-    hung.start()
-    began = time.monotonic()
-    try:
-        import torch.distributed
-    except ImportError as error:
-        raise DistdoctorError(
-            f"torch cannot be imported by `{sys.executable}`: {_first_line(error)}",
-            hint="run it with the job's own Python, or look with `distdoctor env` at what is wrong",
-        ) from error
-    except Exception as error:
-        raise DistdoctorError(
-            f"import torch fails: {type(error).__name__}: {_first_line(error)}",
-            hint="look with `distdoctor env` at what is wrong",
-        ) from error
-    finally:
-        hung.cancel()
-    if not torch.distributed.is_available():
-        raise UsageError(f"torch {torch.__version__} was built without torch.distributed")
-    return time.monotonic() - began
-
-
-def _torch_hangs(identity: RankIdentity) -> None:
-    """The main thread sits in the import: this is the only thread that can still speak."""
-    message = (
-        f"import torch does not end on {identity.host} (rank {identity.rank}) within {JOIN_TIMEOUT_S:g} s"
-    )
-    error = DistdoctorError(message, hint="look with `distdoctor env --timeout 30s` at where it hangs")
-    print(f"error: {failure_report('nccl-bench', error).verdict.summary}", file=sys.stderr, flush=True)
-    end_process(int(error.exit_code))
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)[:200]
