@@ -55,6 +55,24 @@ def test_a_warning_has_its_source_file_between_device_and_text() -> None:
     assert log.warned[0].where == "job.log:2"
 
 
+def test_a_plugins_warning_has_a_function_signature_between_device_and_text() -> None:
+    text = "[2026-01-02 10:24:27] n1:7:9 [2] int nccl_net_ofi_create_plugin(nccl_net_ofi_plugin_t**):353 NCCL WARN NET/OFI x"
+    (line,) = nccl_lines(text)
+    assert (line.host, line.device, line.text) == ("n1", 2, "NET/OFI x")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "NET/OFI Running on p4d.24xlarge platform, topology file /opt/x.xml",
+        "NET/OFI Region base Tuner is chosen for platform: p4d.24xlarge",
+        "NET/OFI NCCL_OFI_TUNER is not available for platform : p4d.24xlarge, Fall back to NCCL's tuner",
+    ],
+)
+def test_the_clouds_machine_type_is_read_in_every_wording(text: str) -> None:
+    assert log_of(lines(text)).platform == "p4d.24xlarge"
+
+
 def test_two_processes_that_write_into_one_line_are_told_apart_and_no_host_is_made_up() -> None:
     glued = log_of("a1:1:2 [0] NCCL INFO Using network IBb2:3:4 [1] NCCL INFO NET/IB : No device found.\n")
     apart = log_of("a1:1:2 [0] NCCL INFO Using network IB b2:3:4 [1] NCCL INFO NET/IB : No device found.\n")
@@ -235,6 +253,7 @@ def test_a_ring_in_plain_order_or_within_one_host_shows_no_groups() -> None:
     [
         ("comm 0x5 rank 0 nRanks 24 nNodes 3 localRanks 8 localRank 0 MNNVL 0", (24, 3, 8, False)),
         ("comm 0x5 rank 0 nRanks 72 nNodes 1 localRanks 72 localRank 0 MNNVL 1", (72, 1, 72, True)),
+        ("NET/OFI Region Tuner init (platform 0): comm with 16 ranks and 2 nodes.", (16, 2, 8, None)),
         ("comm 0x7f rank 0 nranks 16 cudaDev 0 busId 101c0 - Init COMPLETE", (16, None, None, None)),
         (
             "ncclCommInitRank comm 0x2 rank 1 nranks 4 cudaDev 1 nvmlDev 0 busId 23000 commId 0x5b - Init START",

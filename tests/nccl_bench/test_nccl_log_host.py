@@ -176,3 +176,15 @@ def test_two_gpus_a_host_never_have_it() -> None:
 
 def test_a_log_that_says_nothing_of_it_is_not_passed() -> None:
     assert isinstance(outcome(NVLS, facts_of(row("NVIDIA H200") + lines(TWO_HOSTS))), NotSeen)
+
+
+@pytest.mark.parametrize("value", ["ring,tree", "Ring", "^NVLS", "allreduce:tree,ring"])
+def test_a_choice_of_algorithms_that_shuts_it_out_is_a_warning_though_channels_are_there(value: str) -> None:
+    each = found(NVLS, facts_of(lines(f"NCCL_ALGO set by environment to {value}", ONE_HOST, CHANNELS)))
+    assert (each.severity, each.confidence, each.fault) == (Severity.WARNING, Confidence.HIGH, Fault.CONFIG)
+
+
+@pytest.mark.parametrize("value", ["^Tree", "NVLS,Ring", "broadcast:ring", "NVLSTree"])
+def test_a_choice_of_algorithms_that_leaves_it_in_is_no_fault_of_nvls(value: str) -> None:
+    text = lines(f"NCCL_ALGO set by environment to {value}", ONE_HOST, CHANNELS)
+    assert isinstance(outcome(NVLS, facts_of(text)), Passed)

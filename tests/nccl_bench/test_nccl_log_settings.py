@@ -160,6 +160,8 @@ def test_no_settings_in_an_excerpt_is_not_passed() -> None:
         ("NET/IB : mlx5_3:1 async fatal event: port error", "port-event"),
         ("NET/IB : mlx5_3:1 Got async event : local catastrophic error", "port-event"),
         ("Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory", "memlock"),
+        ("NET/OFI aws-ofi-nccl initialization failed", "plugin"),
+        ("NET/OFI Initializing plugin failed", "plugin"),
         ("Error : no algorithm/protocol available", "algorithm"),
         ("Error: network Fabric not found.", "network-name"),
         ("NET/IB : Attempted to connect incompatible devices: [0]mlx5_0:1/IB and [1]mlx5_2:1/RoCE.", "link-layers"),

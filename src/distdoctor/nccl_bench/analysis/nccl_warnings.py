@@ -136,6 +136,21 @@ RULES: tuple[WarningRule, ...] = (
         cause_class="network:plugin_missing",
     ),
     WarningRule(
+        key="plugin",
+        pattern=_rule(
+            r"(?:NET/|plugin).{0,80}(?:initialization failed|initializing plugin failed|failed to initialize|"
+            r"unable to (?:find|initialize|open)|could not find any (?:optimal )?provider)"
+        ),
+        title="A network plugin was found and could not start",
+        meaning="NCCL goes on with another network, in the end with TCP sockets: on EFA and the like that is very slow.",
+        severity=Severity.WARNING,
+        fault=Fault.SOFTWARE,
+        team=Team.PLATFORM,
+        action="See whether the NICs are in the container and the plugin fits driver and libfabric",
+        command="fi_info -p efa; ls /dev/infiniband; ldconfig -p | grep -E 'libfabric|nccl-net'",
+        cause_class="network:plugin_missing",
+    ),
+    WarningRule(
         key="version",
         pattern=_rule(
             r"Mismatched NCCL version|NCCL version mismatch|NCCL library is (?:too old|not backwards)"

@@ -9,7 +9,7 @@ from distdoctor.nccl_bench.analysis.log_platform import expects_nvls, gpu_models
 from distdoctor.nccl_bench.checks.base import BenchCheck, Found, NotApplicable, Outcome, Passed
 from distdoctor.nccl_bench.checks.log_view import log_or_reason, override_evidence, unsaid
 from distdoctor.nccl_bench.facts.bench import BenchFacts
-from distdoctor.nccl_bench.facts.nccl_log import NcclLog, Override
+from distdoctor.nccl_bench.facts.nccl_log import ChosenAlgorithm, NcclLog, Override
 from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severity, Team
 
 # all_reduce over 8 H200: 482 GB/s with NVLS, 368 without; over 8 B200: 846 and 682 (stas00/ml-engineering, network).
@@ -31,6 +31,8 @@ def check_nvls(facts: BenchFacts) -> Sequence[Outcome]:
         return [log]
     working = _working(log)
     if working is not None:
+        if _shut_out(log) and (log.nvls_channels or expects_nvls(facts)) and not _used(log):
+            return [_found(facts, log, Severity.WARNING, Confidence.HIGH)]
         return [Passed(detail=working)]
     if log.library == "RCCL":
         return [NotApplicable(detail="RCCL: AMD GPUs have no NVSwitch")]
@@ -56,8 +58,28 @@ def check_nvls(facts: BenchFacts) -> Sequence[Outcome]:
     return [_found(facts, log, *_how_bad(log, expected))]
 
 
+def _used(log: NcclLog) -> ChosenAlgorithm | None:
+    return next((each for each in log.algorithms if each.algorithm.startswith("NVLS")), None)
+
+
+def _shut_out(log: NcclLog) -> bool:
+    """NCCL_ALGO leaves all_reduce without NVLS, however well it is set up."""
+    algorithm = log.override_of("NCCL_ALGO")
+    return algorithm is not None and any(map(_excludes_nvls, algorithm.value.lower().split(";")))
+
+
+def _excludes_nvls(part: str) -> bool:
+    """Whether one part, "ring,tree", "^nvls" or "allreduce:ring", keeps NVLS from all_reduce."""
+    function, colon, names = part.rpartition(":")
+    if (colon and function.strip() != "allreduce") or not names.strip():
+        return False
+    if names.startswith("^"):
+        return "nvls" in names.lstrip("^").split(",")
+    return "nvls" not in names
+
+
 def _working(log: NcclLog) -> str | None:
-    used = next((each for each in log.algorithms if each.algorithm.startswith("NVLS")), None)
+    used = _used(log)
     if used is not None:
         return f"{used.collective} of {used.size_bytes} bytes runs as {used.algorithm}"
     if log.nvls_channels:
@@ -97,9 +119,11 @@ def _version(log: NcclLog) -> tuple[int, int] | None:
 
 
 def _found(facts: BenchFacts, log: NcclLog, severity: Severity, confidence: Confidence) -> Found:
-    known = bool(expects_nvls(facts)) or bool(log.nvls_failures)
+    known = bool(expects_nvls(facts)) or bool(log.nvls_failures) or bool(log.nvls_channels)
     title = "The reduction in the NVSwitch (NVLS) is not used"
-    if not known:
+    if log.nvls_channels:
+        title = "NCCL_ALGO shuts the reduction in the NVSwitch (NVLS) out"
+    elif not known:
         title = "NVLS is not used: costs speed if these GPUs are Hopper or newer on NVSwitch"
     return Found(
         title=title,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from distdoctor.nccl_bench.analysis.log_hosts import HostsSeen, hosts_of
 from distdoctor.nccl_bench.analysis.log_networks import SocketUse, rdma_network, socket_use
 from distdoctor.nccl_bench.analysis.log_platform import cloud_of, gpu_models, is_datacentre
+from distdoctor.nccl_bench.analysis.nccl_warnings import classify
 from distdoctor.nccl_bench.checks.base import BenchCheck, Found, Outcome, Passed
 from distdoctor.nccl_bench.checks.log_view import least, log_or_reason, override_evidence, unsaid
 from distdoctor.nccl_bench.facts.bench import BenchFacts
@@ -112,6 +113,9 @@ def _evidence(facts: BenchFacts, log: NcclLog, use: SocketUse, hosts: HostsSeen)
     if log.plugins_missing:
         text = f"network plugin not found: {', '.join(log.plugins_missing[:3])}"
         lines.append(Evidence(text=text, source=log.place_of("plugin missing")))
+    failed = next((each.lines[0] for each in classify(log.warned)[0] if each.rule.key == "plugin"), None)
+    if failed is not None:
+        lines.append(Evidence(text=failed.text[:200], source=failed.where or log.origin))
     return (*lines, *override_evidence(log, *_FORCED))
 
 

@@ -18,6 +18,8 @@ _SHAPE = re.compile(
 _INIT = re.compile(
     r"rank \d+ nranks (\d{1,7}) .{0,200}?Init (?:START|COMPLETE)|rank \d+ nranks (\d{1,7}) cudaDev"
 )
+# aws-ofi-nccl's tuner; ranks are spread evenly over hosts wherever NCCL runs at speed.
+_TUNER_SHAPE = re.compile(r"comm with (\d{1,7}) ranks and (\d{1,6}) nodes")
 _CHANNELS = re.compile(r"(\d{1,3}) coll channels,")
 _NVLS_CHANNELS = re.compile(r"(\d{1,3}) nvls channels")
 _P2P_CHANNELS = re.compile(r"(\d{1,3}) p2p channels")
@@ -69,11 +71,15 @@ def read_comm_line(line: LogLine, notes: Notes) -> None:
 
 def _comm(line: LogLine, notes: Notes) -> None:
     shape = _SHAPE.search(line.text)
-    init = None if shape else _INIT.search(line.text)
+    tuner = None if shape else _TUNER_SHAPE.search(line.text)
+    init = None if shape or tuner else _INIT.search(line.text)
     key: tuple[int, int | None, int | None, bool | None]
     if shape:
         mnnvl = None if shape[4] is None else shape[4] != "0"
         key = (int(shape[1]), int(shape[2]), int(shape[3]), mnnvl)
+    elif tuner:
+        ranks, hosts = int(tuner[1]), int(tuner[2])
+        key = (ranks, hosts, ranks // hosts if hosts and ranks % hosts == 0 else None, None)
     elif init:
         key = (int(init[1] or init[2]), None, None, None)
     else:

@@ -15,9 +15,8 @@ _BANNER = re.compile(
 )
 
 _DEVICE = re.compile(r"\[(\d{1,4})\]$")
-_SOURCE = re.compile(r"\.(?:cc|cu|cpp|c|h|hpp):\d+\W{0,2}$")
 # The prefix of the message that follows in the same line; what it is glued to cannot be told from its host.
-_NEXT_PREFIX = re.compile(r"(?<!\S)\S{0,200}:\d{1,10}:\d{1,10} \[\d{1,4}\] (?:\S{1,200}:\d+ )?$")
+_NEXT_PREFIX = re.compile(r"(?<!\S)\S{0,200}:\d{1,10}:\d{1,10} \[\d{1,4}\] (?:[^\n\[]{1,200}:\d+ )?$")
 _NO_HOST = re.compile(r"[^\w.\-]")
 
 # A paste that lost its line ends, or processes that wrote at once, put several messages into a line. Our own choice.
@@ -25,6 +24,9 @@ _MAX_MESSAGES_A_LINE = 200
 
 # Where a launcher's words, host, process, device and source file stand before a message.
 _PREFIX_CHARACTERS = 400
+
+# Words of a signature: "int nccl_net_ofi_create_plugin(nccl_net_ofi_plugin_t**):208".
+_SIGNATURE_WORDS = 8
 
 # Longer messages hold nothing that is read here (a ring of 2000 ranks has 8000 characters).
 _MAX_MESSAGE_CHARACTERS = 12_000
@@ -92,22 +94,25 @@ def _line(number: int, prefix: str, mark: re.Match[str], text: str, *, unfinishe
 
 
 def _origin(prefix: str) -> tuple[int | None, str | None, str | None]:
-    """Device, host and "host:pid" from "… host:pid:tid [device] source.cc:12 "."""
+    """Device, host and "host:pid" from "… host:pid:tid [device] source.cc:12 ".
+
+    Before a warning stands its source file, or a whole function signature of a plugin.
+    """
     words = prefix[-_PREFIX_CHARACTERS:].split()
-    if words and _SOURCE.search(words[-1]):
-        words.pop()
-    if not words:
-        return None, None, None
-    device = None
-    found = _DEVICE.search(words[-1])
-    if found:
-        device = int(found[1])
-        rest = words[-1][: found.start()]
-        words = [*words[:-1], rest] if rest else words[:-1]
-    if not words:
-        return device, None, None
-    parts = words[-1].rsplit(":", 2)
+    for place in range(len(words) - 1, max(len(words) - 1 - _SIGNATURE_WORDS, -1), -1):
+        device = _DEVICE.search(words[place])
+        if not device:
+            continue
+        glued = words[place][: device.start()]
+        host, process = _process(glued or (words[place - 1] if place else ""))
+        return int(device[1]), host, process
+    return (None, *_process(words[-1] if words else ""))
+
+
+def _process(word: str) -> tuple[str | None, str | None]:
+    """Host and "host:pid" from "[1,0]<stdout>:host:pid:tid"."""
+    parts = word.rsplit(":", 2)
     if len(parts) < 3 or not (parts[1].isdigit() and parts[2].isdigit()):
-        return device, None, None
+        return None, None
     host = _NO_HOST.split(parts[0])[-1]
-    return (device, host, f"{host}:{parts[1]}") if host else (device, None, None)
+    return (host, f"{host}:{parts[1]}") if host else (None, None)

@@ -31,7 +31,7 @@ _MISSING = re.compile(
 )
 _PROVIDER = re.compile(r"Selected [Pp]rovider is ([\w;.\-]{1,40})")
 _FOUND_NICS = re.compile(r"found (\d{1,3}) nics?\b")
-_PLATFORM = re.compile(r"Running on (\S{1,40}) platform")
+_PLATFORM = re.compile(r"(?:Running on |platform ?: ?)((?:p|P|g|G|trn)\d[\w.\-]{0,30})")
 _PLUGIN_VERSION = re.compile(
     r"(?:Plugin version ?: ?|aws-ofi-[nr]ccl |, version: |Initializing gIB )(v?\d\S{0,40})"
 )
