@@ -10,6 +10,7 @@ from distdoctor.evidence import read_bounded, read_head
 from distdoctor.nccl_bench.build import BenchRequest, bench_report
 from distdoctor.nccl_bench.facts.bench import BenchFacts
 from distdoctor.nccl_bench.readers.files import facts_from_files
+from distdoctor.nccl_bench.readers.nccl_log_merge import merge_logs
 from distdoctor.nccl_bench.readers.own_report import facts_of_report
 from distdoctor.report.codec import MAX_REPORT_BYTES, decode
 from distdoctor.report.model import Report
@@ -18,10 +19,27 @@ from distdoctor.report.model import Report
 def report_of_files(request: BenchRequest, paths: Sequence[str], *, baseline: str | None = None) -> Report:
     """The report over tables and logs in files. Raises InputError when none can be read."""
     facts, inputs = facts_from_files(paths)
+    facts = _join_logs(facts)
     if baseline is not None:
         compared = read_baseline(baseline)
         facts = tuple(replace(each, baseline=compared) for each in facts)
     return bench_report(request, facts, inputs=inputs)
+
+
+def _join_logs(all_facts: tuple[BenchFacts, ...]) -> tuple[BenchFacts, ...]:
+    """Logs that NCCL wrote beside (a file for each process) as one, and to the table when there is only one."""
+    logs = [facts for facts in all_facts if facts.nccl_log is not None and not facts.rows]
+    tables = [facts for facts in all_facts if facts not in logs]
+    if not logs or len(tables) > 1 or (len(logs) == 1 and not tables):
+        return all_facts
+    merged = merge_logs([facts.nccl_log for facts in logs if facts.nccl_log is not None])
+    if not tables:
+        largest = max(logs, key=lambda facts: facts.num_ranks or 0)
+        return (replace(largest, label=f"{len(logs)} logs", nccl_log=merged),)
+    (table,) = tables
+    if table.nccl_log is not None:
+        merged = merge_logs([table.nccl_log, merged])
+    return (replace(table, nccl_log=merged, num_hosts=table.num_hosts or logs[0].num_hosts),)
 
 
 def read_baseline(path: str) -> BenchFacts:
