@@ -168,6 +168,7 @@ def test_no_settings_in_an_excerpt_is_not_passed() -> None:
         ("MNNVL (cliqueSize 8) is available but not working on this system. Check the IMEX channel configuration", "imex"),
         ("NUMA auto balancing enabled which can lead to variability in the RCCL performance!", "numa-balancing"),
         ('Missing "iommu=pt" from kernel command line which can lead to system instablity or hang!', "numa-balancing"),
+        ("[Proxy Service 3] Failed to execute operation Connect from rank 3, retcode 2", "system-error"),
         ("unhandled system error (run with NCCL_DEBUG=INFO for details)", "system-error"),
     ],
 )  # fmt: skip

@@ -19,6 +19,8 @@ _NVLINK_BOARD = re.compile(
 )
 _SHARED_MEMORY_GPU = re.compile(r"\bGB10\b|Thor|Orin", re.IGNORECASE)
 
+_FABRIC_INTERFACE = re.compile(r"^(?:ib\d|ib[ps]\d|hsn\d|opa\d|hfi\d)")
+
 # Machine types of EC2, as aws-ofi-nccl names them ("Running on p5.48xlarge platform").
 _EC2 = (
     (re.compile(r"^p4d", re.IGNORECASE), "A100-SXM4-40GB"),
@@ -124,7 +126,7 @@ def lacks_gpudirect_by_design(facts: BenchFacts) -> str | None:
 
 
 def cloud_of(log: NcclLog) -> str | None:
-    """ "aws", "gcp" or "azure", when names in the log speak for it."""
+    """ "aws", "gcp", "azure" or "slingshot", when names in the log speak for it."""
     names = " ".join(override.name for override in log.overrides)
     values = " ".join(override.value for override in log.overrides)
     networks = " ".join((*log.networks, log.plugin or ""))
@@ -140,4 +142,9 @@ def cloud_of(log: NcclLog) -> str | None:
         return "aws"
     if re.search(r"/opt/microsoft/|ndv[2456]", values):
         return "azure"
-    return None
+    return "slingshot" if any(nic.name.startswith("hsn") for nic in log.socket_interfaces) else None
+
+
+def fabric_interfaces(log: NcclLog) -> tuple[str, ...]:
+    """Interfaces in NCCL's list for sockets that belong to an RDMA fabric: IPoIB, Slingshot, Omni-Path."""
+    return tuple(nic.name for nic in log.socket_interfaces if _FABRIC_INTERFACE.search(nic.name))

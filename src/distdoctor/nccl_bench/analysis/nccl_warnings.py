@@ -386,7 +386,9 @@ RULES: tuple[WarningRule, ...] = (
     ),
     WarningRule(
         key="system-error",
-        pattern=_rule(r"unhandled (?:system|cuda) error|internal error"),
+        pattern=_rule(
+            r"unhandled (?:system|cuda) error|internal error|Failed to execute operation|Proxy Call to rank"
+        ),
         title="NCCL stopped with an error whose cause stands elsewhere in the log",
         meaning="The line only says that a call failed; lines before it, or other ranks, tell which.",
         severity=Severity.WARNING,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from distdoctor.nccl_bench.analysis.log_hosts import HostsSeen, hosts_of
 from distdoctor.nccl_bench.analysis.log_networks import SocketUse, rdma_network, socket_use
-from distdoctor.nccl_bench.analysis.log_platform import cloud_of, gpu_models, is_datacentre
+from distdoctor.nccl_bench.analysis.log_platform import cloud_of, fabric_interfaces, gpu_models, is_datacentre
 from distdoctor.nccl_bench.analysis.nccl_warnings import classify
 from distdoctor.nccl_bench.checks.base import BenchCheck, Found, Outcome, Passed
 from distdoctor.nccl_bench.checks.log_view import least, log_or_reason, override_evidence, unsaid
@@ -22,6 +22,8 @@ _CLOUD_ADVICE = {
     "A3 Ultra and A4: gIB) and source its environment script",
     "aws": "EC2: put aws-ofi-nccl and libfabric into the image, attach EFA interfaces, and allow all traffic within "
     "the security group",
+    "slingshot": "HPE Slingshot (hsn interfaces): put aws-ofi-nccl, or aws-ofi-rccl on AMD, with libfabric's cxi provider "
+    "into the job",
     "azure": "Azure: use a machine type with InfiniBand, its HPC image, and rdma-core in the container",
 }
 
@@ -85,7 +87,7 @@ def _how_bad(
 
 def _rdma_devices(facts: BenchFacts, log: NcclLog) -> tuple[str, ...]:
     measured = [nic.name for each in facts.hardware for nic in each.nics or () if nic.kind in _RDMA_KINDS]
-    return tuple(dict.fromkeys([*measured, *(nic.name for nic in log.rdma_nics)]))
+    return tuple(dict.fromkeys([*measured, *(nic.name for nic in log.rdma_nics), *fabric_interfaces(log)]))
 
 
 def _evidence(facts: BenchFacts, log: NcclLog, use: SocketUse, hosts: HostsSeen) -> tuple[Evidence, ...]:
@@ -103,7 +105,10 @@ def _evidence(facts: BenchFacts, log: NcclLog, use: SocketUse, hosts: HostsSeen)
         lines.append(Evidence(text=f"GPUs: {', '.join(models[:3])}", source=log.place_of("gpu model")))
     if devices:
         lines.append(
-            Evidence(text=f"RDMA devices are there: {', '.join(devices[:8])}", source=log.place_of("nics"))
+            Evidence(
+                text=f"an RDMA fabric is there: {', '.join(devices[:8])}",
+                source=log.place_of("nics" if log.rdma_nics else "interfaces"),
+            )
         )
     if log.ibverbs_missing:
         text = "libibverbs could not be opened, so no RDMA device can be seen"
