@@ -14,7 +14,8 @@ import torch
 import torch.distributed as dist
 
 from distdoctor.nccl_bench.analysis.samples import RankSamples
-from distdoctor.nccl_bench.measure.collectives import COLLECTIVES, Prepared, prepare
+from distdoctor.nccl_bench.measure.collectives import COLLECTIVES, prepare
+from distdoctor.nccl_bench.measure.prepared import Prepared
 from distdoctor.nccl_bench.measure.support import try_support
 from distdoctor.nccl_bench.measure.timing import HostClock, make_barrier, timed_loop, warm_up
 from distdoctor.nccl_bench.shapes import natural_places

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from distdoctor.nccl_bench.measure.collectives import Prepared
+from distdoctor.nccl_bench.measure.prepared import Prepared
 
 # torch's C++ traces run over many lines; the first says what it is. Our own bound.
 MAX_WORDS = 200

@@ -13,10 +13,12 @@ from distdoctor.nccl_bench.analysis.samples import RankSamples
 from distdoctor.nccl_bench.definitions import BARRIER, BY_NAME
 from distdoctor.nccl_bench.facts.rows import Group, GroupKind, NotMeasured, Style
 from distdoctor.nccl_bench.measure.buffers import WrongElements
-from distdoctor.nccl_bench.measure.collectives import Prepared, prepare
+from distdoctor.nccl_bench.measure.collectives import prepare
 from distdoctor.nccl_bench.measure.device import synchronize
 from distdoctor.nccl_bench.measure.joining import Joined
+from distdoctor.nccl_bench.measure.prepared import Prepared
 from distdoctor.nccl_bench.measure.support import PROBE_BYTES_PER_RANK, try_support
+from distdoctor.nccl_bench.measure.target import Target
 from distdoctor.nccl_bench.measure.timing import (
     Clock,
     EventClock,
@@ -63,6 +65,7 @@ class Sweep:
     def __init__(
         self,
         joined: Joined,
+        target: Target,
         *,
         available_bytes: int | None,
         until: float,
@@ -73,8 +76,8 @@ class Sweep:
         self._control = joined.control
         self._rank = joined.identity.rank
         self._options = joined.options
-        self._target = joined.target
-        self._finish = partial(synchronize, joined.target.device)
+        self._target = target
+        self._finish = partial(synchronize, target.device)
         self._available = available_bytes
         self._until = until
         self._on_progress = on_progress

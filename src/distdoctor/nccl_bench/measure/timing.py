@@ -22,7 +22,7 @@ from typing import Protocol
 import torch
 import torch.distributed as dist
 
-from distdoctor.nccl_bench.measure.collectives import Waitable
+from distdoctor.nccl_bench.measure.prepared import Waitable
 
 Issue = Callable[[], Waitable | None]
 """Hands a collective in; None when the call has waited by itself."""
