@@ -19,6 +19,7 @@ from distdoctor.env.facts.gpu import GpuDevice, GpuFacts
 from distdoctor.env.facts.network import NetworkFacts, RdmaPort
 from distdoctor.env.live import LiveOptions, collect_here
 from distdoctor.env.members import Member
+from distdoctor.env.visible_gpus import visible_gpus
 from distdoctor.nccl_bench.facts.places import HostHardware, Nic, Place
 from distdoctor.ranks.identity import RankIdentity
 from distdoctor.report.model import Report
@@ -44,18 +45,27 @@ def look_at_host(identity: RankIdentity, *, timeout_s: float) -> bytes:
     return msgspec.json.encode(collected.members[0].facts)
 
 
+def read_all(looks: Mapping[int, bytes]) -> tuple[EnvFacts, ...]:
+    """What hosts told, in the order of ranks."""
+    return tuple(facts for _, data in sorted(looks.items()) if (facts := _read(data)) is not None)
+
+
 def read_looks(looks: Mapping[int, bytes], places: Sequence[Place]) -> dict[str, EnvFacts]:
     """Facts by host. What another host sent is read as typed JSON only; what is none is left out."""
     hosts = {place.rank: place.host for place in places}
     found: dict[str, EnvFacts] = {}
     for rank, data in sorted(looks.items()):
-        if rank not in hosts:
-            continue
-        try:
-            found[hosts[rank]] = msgspec.json.decode(data, type=EnvFacts)
-        except (msgspec.DecodeError, RecursionError):
-            continue
+        facts = _read(data)
+        if rank in hosts and facts is not None:
+            found[hosts[rank]] = facts
     return found
+
+
+def _read(data: bytes) -> EnvFacts | None:
+    try:
+        return msgspec.json.decode(data, type=EnvFacts)
+    except (msgspec.DecodeError, RecursionError):
+        return None
 
 
 def network_report(hosts: Mapping[str, EnvFacts], places: Sequence[Place]) -> Report | None:
@@ -87,20 +97,23 @@ def hardware_of(hosts: Mapping[str, EnvFacts]) -> tuple[HostHardware, ...]:
     return tuple(_hardware(host, facts) for host, facts in hosts.items())
 
 
-def gpus_in_use(hosts: Mapping[str, EnvFacts], places: Sequence[Place]) -> str | None:
-    """Who uses the GPUs of this run, as one sentence; None when nobody is seen to."""
-    for place in places:
-        facts = hosts.get(place.host)
-        devices = (facts.gpus.devices or ()) if facts is not None and facts.gpus is not None else ()
-        for device in devices:
-            if not _is_of(place, device):
-                continue
-            busy = (device.utilisation_pct or 0) > _IDLE_PCT
+def gpus_in_use(hosts: Sequence[EnvFacts], *, ranks_here: int) -> str | None:
+    """Who uses the GPUs that this run would take, as one sentence; None when nobody is seen to.
+
+    Looked at before any of our ranks has touched a GPU: whoever is there is somebody else.
+    """
+    for facts in hosts:
+        visible = visible_gpus(facts)
+        for device in visible.devices[:ranks_here] if visible is not None else ():
             held = device.memory_used_bytes or 0
             others = [each for each in device.processes or () if (each.used_bytes or 0) > _IDLE_BYTES]
-            if others or (busy and held > _IDLE_BYTES):
-                who = f"pid {others[0].pid}" if others and others[0].pid is not None else "another process"
-                return f"GPU {device.index} of {place.host} is in use by {who} ({held >> 20} MiB held)"
+            busy = (device.utilisation_pct or 0) > _IDLE_PCT and held > _IDLE_BYTES
+            if others or busy:
+                who = (
+                    f"process {others[0].pid}" if others and others[0].pid is not None else "another process"
+                )
+                where = f" of {facts.host_name}" if facts.host_name else ""
+                return f"GPU {device.index}{where} is in use by {who}; {held >> 20} MiB are held"
     return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -46,16 +47,16 @@ def run_live(
     from distdoctor.nccl_bench.measure.target import find_target
 
     local_rank = identity.local_rank if identity.local_rank is not None else identity.rank
-    target = find_target(options.backend, local_rank)
     speaker = _Speaker(options, request, prepared, compared, under_launcher=identity.world_size > 1)
     callbacks = Callbacks(
         look=lambda: _look(identity, options),
-        object_to=speaker.objection,
+        find_target=lambda: find_target(options.backend, local_rank),
+        object_to=lambda looks: speaker.objection(looks, ranks_here=identity.local_world_size or 1),
         on_progress=_ProgressLine(),
         on_stage=speaker.tell_early,
         report=speaker.report,
     )
-    return run_rank(identity, options, target, callbacks, import_torch_s=import_torch_s)
+    return run_rank(identity, options, callbacks, import_torch_s=import_torch_s)
 
 
 class _Speaker:
@@ -77,14 +78,13 @@ class _Speaker:
         self._under_launcher = under_launcher
         self._told: set[str] = set()
 
-    def objection(self, measured: Measured) -> str:
+    def objection(self, looks: Mapping[int, bytes], *, ranks_here: int) -> str:
         """Why measuring should not begin, or nothing: somebody else uses the GPUs."""
-        from distdoctor.cli.nccl_bench_hosts import gpus_in_use, read_looks
+        from distdoctor.cli.nccl_bench_hosts import gpus_in_use, read_all
 
-        if self._options.share_gpus:
+        if self._options.share_gpus or self._options.backend == "gloo":
             return ""
-        places = measured.facts.places
-        return gpus_in_use(read_looks(measured.looks, places), places) or ""
+        return gpus_in_use(read_all(looks), ranks_here=ranks_here) or ""
 
     def tell_early(self, measured: Measured) -> None:
         """A fault that shows after a stage is told at once, on stderr."""

@@ -37,8 +37,8 @@ class RunState:
     """What this process knows of the run under way; filled by the main thread, read by whoever reports."""
 
     options: BenchOptions
-    backend: str
     world_size: int
+    backend: str | None = None
     layout: Layout | None = None
     runs: list[CellRun] = field(default_factory=list)
     not_measured: list[NotMeasured] = field(default_factory=list)
@@ -310,6 +310,10 @@ def with_log(facts: BenchFacts, logs: Mapping[int, bytes]) -> BenchFacts:
     rows = []
     for row in facts.rows:
         chosen = algorithm_of(log, row.collective, row.size_bytes)
+        definition = BY_NAME.get(row.collective)
+        if chosen is None and definition is not None and definition.is_split and row.num_ranks:
+            # Some versions log the bytes of one rank's part.
+            chosen = algorithm_of(log, row.collective, row.size_bytes // row.num_ranks)
         rows.append(
             row if chosen is None else replace(row, algorithm=chosen.algorithm, protocol=chosen.protocol)
         )

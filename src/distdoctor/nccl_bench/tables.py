@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from distdoctor.nccl_bench.analysis.expectation import Expectation, expectation_of
+from distdoctor.nccl_bench.analysis.transport_words import transport_words
 from distdoctor.nccl_bench.definitions import BARRIER, BY_NAME
 from distdoctor.nccl_bench.facts.bench import BenchFacts
 from distdoctor.nccl_bench.facts.matrix import Matrix
@@ -104,7 +105,8 @@ def _main_table(facts: BenchFacts, about: str) -> Table:
     )
     ranks = f"{facts.num_ranks} ranks" if facts.num_ranks and facts.num_ranks > 1 else "1 rank"
     title = f"Bandwidth, {ranks if facts.num_ranks else 'ranks not told'}{about}"
-    return Table(name="bench-main", title=title, columns=columns, rows=rows, place="first")
+    note = transport_words(facts.nccl_log) if facts.nccl_log is not None else None
+    return Table(name="bench-main", title=title, columns=columns, rows=rows, place="first", note=note or None)
 
 
 def _expected(facts: BenchFacts, row: Row) -> str:

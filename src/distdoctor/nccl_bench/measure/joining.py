@@ -78,7 +78,6 @@ class Joined:
         self,
         identity: RankIdentity,
         options: BenchOptions,
-        target: Target,
         *,
         import_torch_s: float,
         report: Callable[[Stall], int],
@@ -86,7 +85,6 @@ class Joined:
         """Connect to the store and start the watchdog; raises DistdoctorError."""
         self.identity = identity
         self.options = options
-        self.target = target
         self._import_torch_s = import_torch_s
         self._store = Store(identity, timeout_s=JOIN_TIMEOUT_S)
         client = self._store.client()
@@ -110,30 +108,36 @@ class Joined:
             hosts_store=self._store.serves,
         )
 
-    def start(self) -> Layout:
-        """Form the process group and exchange greetings. Call from the main thread; the watchdog runs from here on."""
+    def meet(self) -> None:
+        """Wait until all ranks are here. Call from the main thread; the watchdog runs from here on."""
         self.watchdog.start()
         self.watchdog.arrive("joining", deadline_s=JOIN_TIMEOUT_S)
+        self.control.in_step()
+        self.watchdog.leave()
+
+    def form_group(self, target: Target) -> Layout:
+        """The process group over all ranks, and everybody's greeting."""
+        self.watchdog.arrive("forming the process group", deadline_s=JOIN_TIMEOUT_S)
         began = time.monotonic()
         group_store = dist.PrefixStore(f"{self.prefix}group", self._store.client())
         # The watchdog ends a run long before the group's own timeout aborts the process.
         patience = timedelta(seconds=max(600.0, 10 * self.options.timeout_s))
-        device = {"device_id": self.target.device} if self.target.device.type == "cuda" else {}
+        device = {"device_id": target.device} if target.device.type == "cuda" else {}
         dist.init_process_group(
-            self.target.backend,
+            target.backend,
             store=group_store,
             rank=self.identity.rank,
             world_size=self.identity.world_size,
             timeout=patience,
             **device,
         )
-        layout = self._greet(time.monotonic() - began)
+        layout = self._greet(target, time.monotonic() - began)
         self.watchdog.leave()
         return layout
 
-    def _greet(self, process_group_s: float) -> Layout:
+    def _greet(self, target: Target, process_group_s: float) -> Layout:
         control, rank, world_size = self.control, self.identity.rank, self.identity.world_size
-        control.put(f"hello/{rank}", encode(self._hello(process_group_s)))
+        control.put(f"hello/{rank}", encode(self._hello(target, process_group_s)))
         if rank == 0:
             hellos = (decode(control.wait_for(f"hello/{each}"), Hello) for each in range(world_size))
             control.put("layout", encode(Layout(ranks=tuple(each for each in hellos if each is not None))))
@@ -144,8 +148,8 @@ class Joined:
             )
         return layout
 
-    def _hello(self, process_group_s: float) -> Hello:
-        identity, target = self.identity, self.target
+    def _hello(self, target: Target, process_group_s: float) -> Hello:
+        identity = self.identity
         return Hello(
             rank=identity.rank,
             host=identity.host,

@@ -14,6 +14,7 @@ import torch.distributed as dist
 
 from distdoctor.nccl_bench.analysis.pairing import Round
 from distdoctor.nccl_bench.measure.joining import Joined
+from distdoctor.nccl_bench.measure.target import Target
 from distdoctor.nccl_bench.pair_record import encode_pair
 
 # A few bytes: what they take is latency.
@@ -26,10 +27,10 @@ REPEATS = 3
 class Pairs:
     """One rank's side of the matrix. All ranks call `run` with the same rounds in the same order."""
 
-    def __init__(self, joined: Joined, *, size_bytes: int) -> None:
+    def __init__(self, joined: Joined, target: Target, *, size_bytes: int) -> None:
         self._joined = joined
         self._rank = joined.identity.rank
-        self._device = joined.target.device
+        self._device = target.device
         self._data = torch.ones(size_bytes, dtype=torch.uint8, device=self._device)
         self._small = torch.ones(LATENCY_BYTES, dtype=torch.uint8, device=self._device)
         self._sign = torch.ones(1, dtype=torch.uint8, device=self._device)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch.distributed as dist
@@ -48,9 +48,11 @@ class Callbacks:
     """What the command does with a run."""
 
     look: Callable[[], bytes]
-    """This host's own facts as JSON; called in the lowest rank of each host."""
-    object_to: Callable[[Measured], str]
-    """Why nothing should be measured on these hosts, or an empty text; called in rank 0."""
+    """This host's own facts as JSON; called in one rank of each host, before any rank has touched a GPU."""
+    find_target: Callable[[], Target]
+    """What this rank measures on; it may make a CUDA context."""
+    object_to: Callable[[Mapping[int, bytes]], str]
+    """Why nothing should be measured on these hosts (their looks, by rank), or an empty text; called in rank 0."""
     on_progress: Callable[[Progress], None]
     """Called in rank 0."""
     on_stage: Callable[[Measured], None]
@@ -66,7 +68,6 @@ class RefusedError(DistdoctorError):
 def run_rank(
     identity: RankIdentity,
     options: BenchOptions,
-    target: Target,
     callbacks: Callbacks,
     *,
     import_torch_s: float,
@@ -75,7 +76,7 @@ def run_rank(
 
     Raises DistdoctorError when the ranks cannot meet. After that a fault ends the process from the watchdog.
     """
-    return _Run(identity, options, target, callbacks, import_torch_s).run()
+    return _Run(identity, options, callbacks, import_torch_s).run()
 
 
 class _Run:
@@ -83,7 +84,6 @@ class _Run:
         self,
         identity: RankIdentity,
         options: BenchOptions,
-        target: Target,
         callbacks: Callbacks,
         import_torch_s: float,
     ) -> None:
@@ -97,11 +97,10 @@ class _Run:
         self._reporting = threading.Lock()
         if options.mesh is not None:
             check_mesh(options.mesh, identity.world_size)
-        self._log = OwnLog(os.environ) if options.nccl_log and target.backend == "nccl" else None
-        self._state = RunState(options=options, backend=target.backend, world_size=identity.world_size)
-        self._joined = Joined(
-            identity, options, target, import_torch_s=import_torch_s, report=self._report_stall
-        )
+        # Before NCCL is loaded; where Gloo is used it changes nothing.
+        self._log = OwnLog(os.environ) if options.nccl_log else None
+        self._state = RunState(options=options, world_size=identity.world_size)
+        self._joined = Joined(identity, options, import_torch_s=import_torch_s, report=self._report_stall)
 
     def run(self) -> int:
         try:
@@ -115,8 +114,11 @@ class _Run:
 
     def _run(self) -> int:
         try:
-            layout = self._joined.start()
-            self._measure(layout)
+            self._joined.meet()
+            self._look_at_hosts()
+            target = self._callbacks.find_target()
+            self._state.backend = target.backend
+            self._measure(target, self._joined.form_group(target))
             self._say_farewell()
             code = self._report() if self._is_first else 0
         except RefusedError:
@@ -134,13 +136,13 @@ class _Run:
 
     # --- measuring ---
 
-    def _measure(self, layout: Layout) -> None:
+    def _measure(self, target: Target, layout: Layout) -> None:
         options, joined, state = self._options, self._joined, self._state
         state.layout = layout
-        self._look_at_host(layout)
         available = [each.memory_bytes for each in layout.ranks if each.memory_bytes is not None]
         sweep = Sweep(
             joined,
+            target,
             available_bytes=min(available, default=None),
             until=self._until,
             on_progress=self._callbacks.on_progress if self._is_first else _keep_silent,
@@ -149,8 +151,8 @@ class _Run:
         state.runs, state.not_measured = sweep.runs, sweep.not_measured
         supported = sweep.supported((*options.collectives, BARRIER))
         if options.mesh is not None:
-            self._make_mesh(options.mesh, sweep)
-        for stage in make_plan(places_of(layout), options, joined.target.backend, supported=supported):
+            self._make_mesh(options.mesh, target, sweep)
+        for stage in make_plan(places_of(layout), options, target.backend, supported=supported):
             if joined.control.in_step(_GO if time.monotonic() < self._until else _ENOUGH) != _GO:
                 why = f"the time limit of {options.time_limit_s:g} s came first"
                 state.not_measured.append(NotMeasured(what=stage.title, why=why, refused=False))
@@ -160,20 +162,16 @@ class _Run:
         self._send_log()
         if options.matrix is not MatrixChoice.OFF and self._identity.world_size > 1:
             all_ranks = options.matrix is MatrixChoice.ALL
-            self._measure_matrix(plan_matrix(places_of(layout), all_ranks=all_ranks))
+            self._measure_matrix(target, plan_matrix(places_of(layout), all_ranks=all_ranks))
 
-    def _look_at_host(self, layout: Layout) -> None:
-        """The lowest rank of each host tells what is there, before anything is measured beside it."""
-        mine = layout.ranks[self._identity.rank]
-        same = [
-            each.rank for each in layout.ranks if (each.host, each.node_rank) == (mine.host, mine.node_rank)
-        ]
+    def _look_at_hosts(self) -> None:
+        """One rank of each host tells what is there, before anything is measured beside it."""
         self._joined.watchdog.arrive("looking at the hosts", deadline_s=self._options.timeout_s * 2)
-        if self._identity.rank == min(same):
+        if self._identity.local_rank in (0, None):
             self._tell("look", self._callbacks.look())
         self._joined.control.in_step()
         objection = self._joined.control.in_step(
-            self._callbacks.object_to(self._measured_so_far()) if self._is_first else ""
+            self._callbacks.object_to(self._measured_so_far().looks) if self._is_first else ""
         )
         self._joined.watchdog.leave()
         if objection:
@@ -182,9 +180,9 @@ class _Run:
                 hint="free them, or measure all the same with --share-gpus: the report is labelled so",
             )
 
-    def _make_mesh(self, mesh: MeshShape, sweep: Sweep) -> None:
+    def _make_mesh(self, mesh: MeshShape, target: Target, sweep: Sweep) -> None:
         self._joined.watchdog.arrive("making the device mesh", deadline_s=self._options.timeout_s * 2)
-        device_mesh = init_device_mesh(self._joined.target.device.type, mesh.sizes, mesh_dim_names=mesh.names)
+        device_mesh = init_device_mesh(target.device.type, mesh.sizes, mesh_dim_names=mesh.names)
         for dimension, name in enumerate(mesh.names):
             group = device_mesh.get_group(name)
             mine = tuple(dist.get_process_group_ranks(group))
@@ -195,12 +193,12 @@ class _Run:
         self._joined.control.in_step()
         self._joined.watchdog.leave()
 
-    def _measure_matrix(self, plan: MatrixPlan) -> None:
+    def _measure_matrix(self, target: Target, plan: MatrixPlan) -> None:
         state, control = self._state, self._joined.control
-        state.matrix_bytes = self._options.matrix_bytes or MATRIX_BYTES[self._joined.target.backend]
+        state.matrix_bytes = self._options.matrix_bytes or MATRIX_BYTES[target.backend]
         state.matrix_ranks, state.matrix_rounds = plan.ranks, plan.rounds
         state.matrix_sampled = plan.is_sampled
-        pairs = Pairs(self._joined, size_bytes=state.matrix_bytes)
+        pairs = Pairs(self._joined, target, size_bytes=state.matrix_bytes)
         for number in range(_MATRIX_PASSES):
             self._progress("pairs of ranks", number, _MATRIX_PASSES)
             if control.in_step(_GO if time.monotonic() < self._until else _ENOUGH) != _GO:
