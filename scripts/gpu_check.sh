@@ -37,6 +37,22 @@ export -f dd
 export python
 
 stage machine 20 bash -c 'uname -a; nvidia-smi; "$python" -c "import torch; print(torch.__version__, torch.version.cuda)"'
+# One rank on NCCL: no crash, busbw n/a, version and transport read. Its own log is asked for and read back.
+stage bench_one 90 "$python" -m torch.distributed.run --standalone --nproc-per-node 1 -m distdoctor nccl-bench \
+  --time-limit 40s --max-bytes 256M --collectives all -v --format text -o "$out/bench_one.json" --force
+# Two ranks on one GPU: NCCL takes them for two hosts and goes through sockets. A smoke test of two ranks on NCCL,
+# no measurement of a fabric; --share-gpus labels the report so.
+stage bench_two 120 "$python" -m torch.distributed.run --standalone --nproc-per-node 2 --no-python bash -c \
+  'export NCCL_HOSTID=host$LOCAL_RANK NCCL_NET=Socket NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_SOCKET_IFNAME=lo; exec "$0" "$@"' \
+  "$python" -m distdoctor nccl-bench --share-gpus --time-limit 60s --max-bytes 16M -v --format text \
+  -o "$out/bench_two.json" -o "$out/bench_two.html" --force
+# A rank that is stopped in the middle: the report names it, and the run ends by itself.
+stage bench_stopped 90 bash -c '"$python" -m torch.distributed.run --standalone --nproc-per-node 2 --no-python bash -c \
+  "export NCCL_HOSTID=host\$LOCAL_RANK NCCL_NET=Socket NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_SOCKET_IFNAME=lo; exec $python -m distdoctor nccl-bench --share-gpus --timeout 8s --time-limit 60s --max-bytes 64M --format text" &
+  for i in $(seq 45); do sleep 1; grep -q "all 2 ranks" "$0" && break; done; sleep 2
+  kill -STOP "$(pgrep -f "^[^ ]*python[^ ]* -m distdoctor" | tail -n 1)"; wait
+  sleep 5; pgrep -f "^[^ ]*python[^ ]* -m distdoctor" || echo "nothing left running"' "$out/bench_stopped.err"
+stage bench_files 20 bash -c "dd nccl-bench '$out/bench_one.json' --format text; dd report show '$out/bench_one.json' --format text | head -40"
 stage nvml_snapshot 40 "$python" scripts/record_nvml_snapshot.py "$out/nvml_snapshot.json"
 stage checkup 15 bash -c 'dd checkup -v --format text'
 stage env 90 bash -c "dd env -v --format text -o '$out/env.json' -o '$out/env.html' -o '$out/env.md' --force"

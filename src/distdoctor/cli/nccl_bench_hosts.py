@@ -30,6 +30,9 @@ _NETWORK_CHECKS = (
     "gpu-imex", "gpu-pcie", "kernel-nic", "kernel-pcie", "kernel-sxid", "shm-", "memlock", "job-network", "job-nccl",
 )  # fmt: skip
 
+# Of these, what matters where Gloo runs over the CPUs.
+_GLOO_CHECKS = ("network-", "kernel-nic", "kernel-pcie", "job-network")
+
 # Sections of `env`'s facts that a reader of a bandwidth report asks for.
 _FACT_GROUPS = ("nccl", "network", "gpus", "variables", "container", "host")
 
@@ -68,17 +71,20 @@ def _read(data: bytes) -> EnvFacts | None:
         return None
 
 
-def network_report(hosts: Mapping[str, EnvFacts], places: Sequence[Place]) -> Report | None:
+def network_report(
+    hosts: Mapping[str, EnvFacts], places: Sequence[Place], *, backend: str | None
+) -> Report | None:
     """What `env` finds wrong with the network of these hosts; None when no host told anything."""
     if not hosts:
         return None
     first_rank: dict[str, int] = {}
     for place in places:
         first_rank.setdefault(place.host, place.rank)
+    wanted = _GLOO_CHECKS if backend == "gloo" else _NETWORK_CHECKS
     request = Request(
         command="env",
         argv=tuple(sys.argv[1:]),
-        checks=tuple(check for check in ENV_CHECKS if check.id.startswith(_NETWORK_CHECKS)),
+        checks=tuple(check for check in ENV_CHECKS if check.id.startswith(wanted)),
         started=datetime.now(timezone.utc),
     )
     members = [

@@ -100,7 +100,9 @@ class _Speaker:
         from distdoctor.cli.nccl_bench_hosts import network_report, read_looks
 
         speak()
-        beside = network_report(read_looks(measured.looks, measured.facts.places), measured.facts.places)
+        places = measured.facts.places
+        hosts = read_looks(measured.looks, places)
+        beside = network_report(hosts, places, backend=measured.facts.backend)
         facts = self._facts(measured)
         report = bench_report(self._request, [facts], beside=beside)
         return emit(report, self._prepared, under_launcher=self._under_launcher)

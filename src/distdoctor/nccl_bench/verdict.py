@@ -43,7 +43,7 @@ def bench_verdict(report: Report, all_facts: Sequence[BenchFacts]) -> Verdict:
     answer = expectation_of(facts, row)
     reached = _words(row)
     if row.busbw_gbps is None:
-        title, rest = f"{reached}; one rank has no bus bandwidth", "start more ranks to measure links."
+        title, rest = f"{reached}; one rank has no bus bandwidth", "Start more ranks to measure links."
     elif isinstance(answer, Expectation) and row.size_bytes >= answer.from_bytes:
         title = f"{reached}: within {answer.low_gbps:.3g}-{answer.high_gbps:.3g} expected"
         rest = f"Expected by: {answer.rule} ({answer.source})."
