@@ -97,7 +97,7 @@ def run(argv: Sequence[str]) -> int:
         return code
     except DistdoctorError as error:
         report_failure(argv, error)
-        return int(error.exit_code)
+        return _told(error.exit_code)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return int(ExitCode.INTERRUPTED)
@@ -113,7 +113,17 @@ def run(argv: Sequence[str]) -> int:
         if os.environ.get("DISTDOCTOR_DEBUG"):
             raise
         report_failure(argv, error)
-        return int(ExitCode.BUG)
+        return _told(ExitCode.BUG)
+
+
+def _told(code: ExitCode) -> int:
+    """The exit code, told to `--launch` as well: a launcher between us and it turns every code into 1."""
+    from distdoctor.ranks.quiet import should_speak
+    from distdoctor.ranks.status import write_status
+
+    if should_speak(os.environ):
+        write_status(code, os.environ)
+    return int(code)
 
 
 if __name__ == "__main__":

@@ -128,6 +128,7 @@ def _on_ranks(identity: RankIdentity, options: LiveOptions, request: Request, pr
     from distdoctor.cli.speaking import run_as_rank, speak
     from distdoctor.env.build import env_report
     from distdoctor.env.live import RankCollection
+    from distdoctor.ranks.status import is_launched_by_us
 
     collection = RankCollection(identity, options)
     early = _Early(request, awaits_torch=options.torch, silent=prepared.key is not None)
@@ -138,7 +139,8 @@ def _on_ranks(identity: RankIdentity, options: LiveOptions, request: Request, pr
             return None
         speak()
         result = env_report(request, collected.members, absent=collected.absent, timings=collected.timings)
-        return emit(result, prepared, under_launcher=True)
+        # Our own `--launch` hands the code on; torchrun would make 1 and a page of noise of it.
+        return emit(result, prepared, under_launcher=not is_launched_by_us(os.environ))
 
     return run_as_rank(collection, lambda: collection.collect(early), report)
 

@@ -137,7 +137,7 @@ def nccl_bench(
     if files:
         raise typer.Exit(_from_files(files, baseline, output))
     if launch:
-        raise typer.Exit(_launch(launch, options, output))
+        raise typer.Exit(_launch(launch, options, baseline, output))
     raise typer.Exit(_live(options, baseline, output))
 
 
@@ -168,7 +168,7 @@ def _from_files(files: list[str], baseline: str | None, output: OutputOptions) -
     return emit(name_unread(report), prepared)
 
 
-def _launch(num_ranks: int, options: BenchOptions, output: OutputOptions) -> int:
+def _launch(num_ranks: int, options: BenchOptions, baseline: str | None, output: OutputOptions) -> int:
     from distdoctor.cli.env import names_of, without_launch
     from distdoctor.nccl_bench.mesh import check_mesh
     from distdoctor.ranks.identity import single_identity
@@ -176,6 +176,10 @@ def _launch(num_ranks: int, options: BenchOptions, output: OutputOptions) -> int
 
     if options.mesh is not None:
         check_mesh(options.mesh, num_ranks)
+    if baseline is not None:
+        from distdoctor.nccl_bench.from_files import read_baseline
+
+        read_baseline(baseline)
     # What is wrong with the outputs is said once and at once, not after torch is imported.
     prepare_outputs(output, names_of("nccl-bench", single_identity()))
     return launch(num_ranks, without_launch(sys.argv[1:]), env=os.environ, needs_torch=True)

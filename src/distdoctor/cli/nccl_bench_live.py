@@ -15,6 +15,7 @@ from distdoctor.nccl_bench.facts.bench import BenchFacts
 from distdoctor.nccl_bench.options import JOIN_TIMEOUT_S, BenchOptions
 from distdoctor.ranks.agent_noise import STDERR_IS_TERMINAL
 from distdoctor.ranks.identity import RankIdentity
+from distdoctor.ranks.status import is_launched_by_us, write_status
 
 if TYPE_CHECKING:
     from distdoctor.nccl_bench.measure.sweep import Progress
@@ -43,11 +44,20 @@ def run_live(
     from distdoctor.nccl_bench.measure.importing import import_torch
 
     import_torch_s = import_torch(identity, limit_s=JOIN_TIMEOUT_S)
+    from distdoctor.nccl_bench.measure.device import choose_backend
     from distdoctor.nccl_bench.measure.run import Callbacks, run_rank
     from distdoctor.nccl_bench.measure.target import find_target
 
+    # What cannot work here is said before ranks wait for one another.
+    choose_backend(options.backend)
     local_rank = identity.local_rank if identity.local_rank is not None else identity.rank
-    speaker = _Speaker(options, request, prepared, compared, under_launcher=identity.world_size > 1)
+    speaker = _Speaker(
+        options,
+        request,
+        prepared,
+        compared,
+        under_launcher=not is_launched_by_us(os.environ) and identity.world_size > 1,
+    )
     callbacks = Callbacks(
         look=lambda: _look(identity, options),
         find_target=lambda: find_target(options.backend, local_rank),
@@ -105,7 +115,10 @@ class _Speaker:
         beside = network_report(hosts, places, backend=measured.facts.backend)
         facts = self._facts(measured)
         report = bench_report(self._request, [facts], beside=beside)
-        return emit(report, self._prepared, under_launcher=self._under_launcher)
+        code = emit(report, self._prepared, under_launcher=self._under_launcher)
+        write_status(code, os.environ)
+        # Told by file: as a rank's own exit code torchrun would take it for a crash.
+        return 0 if is_launched_by_us(os.environ) else code
 
     def _facts(self, measured: Measured) -> BenchFacts:
         from distdoctor.cli.nccl_bench_hosts import hardware_of, named_places, read_looks

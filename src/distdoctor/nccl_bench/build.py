@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from distdoctor.nccl_bench.analysis.culprits import culprits_of
 from distdoctor.nccl_bench.checks.all import BENCH_CHECKS
 from distdoctor.nccl_bench.facts.bench import BenchFacts
-from distdoctor.nccl_bench.tables import bench_series, bench_tables
+from distdoctor.nccl_bench.tables import bench_series, bench_tables, moving_rows
 from distdoctor.nccl_bench.verdict import bench_verdict
 from distdoctor.report.assemble import build_report
 from distdoctor.report.checking import run_checks
@@ -94,7 +94,10 @@ def bench_report(
 
 
 def _complete(all_facts: Sequence[BenchFacts]) -> bool:
-    return all(facts.stopped is None for facts in all_facts)
+    """Runs that came to their end, and measured something."""
+    return all(
+        facts.stopped is None and (not facts.is_live or bool(moving_rows(facts.rows))) for facts in all_facts
+    )
 
 
 def _only_host(facts: BenchFacts) -> tuple[str, ...]:

@@ -31,8 +31,9 @@ def bench_tables(facts: BenchFacts, *, label: str = "") -> tuple[Table, ...]:
     """All tables of one run or file; `label` tells several apart."""
     about = f", {label}" if label else ""
     tables: list[Table] = []
-    if facts.rows:
+    if moving_rows(facts.rows):
         tables.append(_main_table(facts, about))
+    if facts.rows:
         tables.append(_row_table(facts, about))
         tables.append(_definition_table(facts.rows))
         tables.append(_measurement_table(facts, about))
@@ -60,10 +61,9 @@ def bench_series(facts: BenchFacts, *, label: str = "", accused: Sequence[int] =
 
 def main_rows(rows: Sequence[Row]) -> tuple[Row, ...]:
     """Five rows: of many collectives each one's largest size, of few also smaller ones; of the widest group."""
-    widest = [row for row in rows if row.group.kind in (GroupKind.JOB, GroupKind.TABLE)] or list(rows)
-    moving = [row for row in widest if row.collective != BARRIER and row.style is Style.STREAMING] or [
-        row for row in widest if row.collective != BARRIER
-    ]
+    moving = moving_rows(rows)
+    widest = [row for row in moving if row.group.kind in (GroupKind.JOB, GroupKind.TABLE)] or moving
+    moving = [row for row in widest if row.style is Style.STREAMING] or widest
     by_collective: dict[str, list[Row]] = {}
     for row in moving:
         by_collective.setdefault(row.collective, []).append(row)
@@ -73,6 +73,11 @@ def main_rows(rows: Sequence[Row]) -> tuple[Row, ...]:
         ordered = sorted(group, key=lambda row: (row.size_bytes, row.in_place is True))
         chosen += _spread(ordered, each)
     return tuple(chosen[:NUM_MAIN_ROWS])
+
+
+def moving_rows(rows: Sequence[Row]) -> list[Row]:
+    """Rows of collectives that move data."""
+    return [row for row in rows if row.collective != BARRIER]
 
 
 def _spread(ordered: Sequence[Row], count: int) -> list[Row]:

@@ -35,6 +35,11 @@ def bench_verdict(report: Report, all_facts: Sequence[BenchFacts]) -> Verdict:
                 title="inconclusive: too noisy to judge the speed of the network",
                 summary=f"{why[:1].upper()}{why[1:]}. {_reached(all_facts)}".strip(),
             )
+        refused = [each for facts in all_facts if facts.is_live for each in facts.not_measured]
+        if refused and _best_row(all_facts) is None and not report.subject.missing_ranks:
+            what, why = refused[0].what, refused[0].why
+            title = f"cannot tell: nothing could be measured; {what}: {why}"
+            return replace(verdict, title=title[:MAX_TITLE], summary=f"{what}: {why}.")
         return verdict
     best = _best_row(all_facts)
     if best is None:

@@ -11,6 +11,7 @@ import torch.distributed as dist
 
 from distdoctor.nccl_bench.analysis.samples import RankSamples
 from distdoctor.nccl_bench.definitions import BARRIER, BY_NAME
+from distdoctor.nccl_bench.dtypes import dtype_named
 from distdoctor.nccl_bench.facts.rows import Group, GroupKind, NotMeasured, Style
 from distdoctor.nccl_bench.measure.buffers import WrongElements
 from distdoctor.nccl_bench.measure.collectives import prepare
@@ -31,6 +32,7 @@ from distdoctor.nccl_bench.measure.timing import (
 from distdoctor.nccl_bench.memory import predicted_bytes
 from distdoctor.nccl_bench.plan import Cell, Stage
 from distdoctor.nccl_bench.record import CellRun, Record, done_key, encode_record, record_key
+from distdoctor.nccl_bench.shapes import actual_size_bytes
 from distdoctor.units import GIB, KIB, MIB, format_bytes
 
 # Iterations of one repeat when time allows: the 99th percentile needs a hundred, large messages need few. Our own choice.
@@ -178,14 +180,21 @@ class Sweep:
         return planned
 
     def _fits(self, cell: Cell, turn: Sequence[Group]) -> bool:
-        if self._available is None or cell.collective == BARRIER:
+        if cell.collective == BARRIER:
             return True
-        needed = predicted_bytes(
-            cell.collective, cell.size_bytes, max(len(group.ranks) for group in turn), cell.in_place
-        )
+        most = max(len(group.ranks) for group in turn)
+        element_bytes = dtype_named(self._options.dtype).bytes
+        if actual_size_bytes(cell.collective, cell.size_bytes, most, element_bytes) == 0:
+            return self._leave_out(cell, f"less than 16 bytes for each of {most} ranks")
+        if self._available is None:
+            return True
+        needed = predicted_bytes(cell.collective, cell.size_bytes, most, cell.in_place)
         if needed <= self._available:
             return True
-        why = f"its buffers need {format_bytes(needed)}, free on the fullest rank: {format_bytes(self._available)}"
+        free = format_bytes(self._available)
+        return self._leave_out(cell, f"needs {format_bytes(needed)} a rank, the fullest has {free}")
+
+    def _leave_out(self, cell: Cell, why: str) -> bool:
         note = NotMeasured(what=cell.title, why=why, refused=False)
         if note not in self.not_measured:
             self.not_measured.append(note)
