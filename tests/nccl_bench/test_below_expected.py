@@ -120,7 +120,7 @@ def test_a_log_with_rdma_excludes_sockets() -> None:
 def test_no_gpudirect() -> None:
     log = NcclLog(origin="nccl.log", network="IB", gpudirect_disabled=("mlx5_0",))
     found = the_found(two_hosts(33, nccl_log=log))
-    assert found.cause_class == "network:gpudirect_off"
+    assert found.cause_class == "network:no_gpudirect"
 
 
 def test_connections_with_gpudirect_exclude_its_absence() -> None:

@@ -78,7 +78,7 @@ def no_gpudirect(shortfall: Shortfall) -> Hypothesis | None:
         command="lsmod | grep -E 'nvidia_peermem|nv_peer_mem' || sudo modprobe -n -v nvidia_peermem",
         team=Team.PLATFORM,
         fault=Fault.HOST,
-        cause_class="network:gpudirect_off",
+        cause_class="network:no_gpudirect",
     )
 
 

@@ -137,7 +137,7 @@ def _found(facts: BenchFacts, log: NcclLog, severity: Severity, confidence: Conf
             "NVL72, or one process that drives several GPUs with an old NCCL."
         ),
         actions=_actions(log, known=known),
-        cause_class="env:nvls_off",
+        cause_class="gpu:nvls_off",
         fault=Fault.CONFIG if _limits(log) else Fault.HOST,
     )
 

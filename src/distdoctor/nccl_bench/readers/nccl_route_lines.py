@@ -119,7 +119,9 @@ def _block(ranks: list[int]) -> int | None:
     for size in range(2, min(len(ranks) // 2, _MAX_BLOCK) + 1):
         starts = range(0, len(ranks) - size + 1, size)
         if all(_is_aligned(ranks[start : start + size], size) for start in starts):
-            in_order = all(ranks[start : start + size] == sorted(ranks[start : start + size]) for start in starts)
+            in_order = all(
+                ranks[start : start + size] == sorted(ranks[start : start + size]) for start in starts
+            )
             return None if in_order and size == 2 else size
     return None
 
