@@ -28,6 +28,10 @@ demo: env
 	  --no-python tests/wrap.sh distdoctor env \
 	  -o $(DEMO)/job.md -o $(DEMO)/job.html -o $(DEMO)/job.json -o $(DEMO)/job.txt
 	@echo
+	@echo "== the network between 4 ranks: distdoctor nccl-bench"
+	$(BIN)/distdoctor nccl-bench --launch 4 --fail-on never --max-bytes 4M --time-limit 30s \
+	  -o $(DEMO)/bench.md -o $(DEMO)/bench.html -o $(DEMO)/bench.json -o $(DEMO)/bench.txt
+	@echo
 	@ls -l $(DEMO)
 
 test: lint

@@ -151,3 +151,28 @@ def test_a_file_that_nobody_knows_is_one_line_and_not_ok(tmp_path: Path, content
     assert result.returncode == 3
     assert result.stderr.startswith("error: ")
     assert "Traceback" not in result.stderr
+
+
+BANDWIDTH_TABLE = """\
+# nThread 1 nGpus 8 minBytes 268435456 maxBytes 536870912 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 validation: 1 graph: 0
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+   268435456      67108864     float     sum      -1   {a:.1f}  {x:.2f}  {y:.2f}      0   {a:.1f}  {x:.2f}  {y:.2f}      0
+   536870912     134217728     float     sum      -1   {b:.1f}  {x:.2f}  {y:.2f}      0   {b:.1f}  {x:.2f}  {y:.2f}      0
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : {y:.2f}
+"""
+
+
+def bandwidth_table(algbw_gbps: float) -> str:
+    return BANDWIDTH_TABLE.format(
+        a=268435456 / algbw_gbps / 1e3, b=536870912 / algbw_gbps / 1e3, x=algbw_gbps, y=algbw_gbps * 1.75
+    )
+
+
+def test_compare_tells_which_of_two_bandwidth_tables_is_slower(tmp_path: Path) -> None:
+    (tmp_path / "before.txt").write_text(bandwidth_table(270))
+    (tmp_path / "after.txt").write_text(bandwidth_table(130))
+    result = run("compare", str(tmp_path / "before.txt"), str(tmp_path / "after.txt"))
+    assert "all_reduce is 52% slower than in the baseline" in result.stdout
+    same = run("compare", str(tmp_path / "before.txt"), str(tmp_path / "before.txt"))
+    assert same.stdout.startswith("ok")

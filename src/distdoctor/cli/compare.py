@@ -27,7 +27,8 @@ def compare(
     files: Annotated[
         list[str],
         typer.Argument(
-            metavar="A B...", help="reports (JSON), or text: collect_env, nvidia-smi, …; folders are walked"
+            metavar="A B...",
+            help="reports (JSON), or text: collect_env, nvidia-smi, nccl-tests, …; folders are walked",
         ),
     ],
     *,
@@ -37,6 +38,7 @@ def compare(
 
     One file is enough when it holds several hosts. The difference that matters comes first.
     """
+    from distdoctor.cli.compare_bandwidths import compare_bandwidths
     from distdoctor.env.catalog.relevance import env_relevance
     from distdoctor.report.compare_report import compare_report, holders_of_sides
     from distdoctor.report.unread import name_unread
@@ -55,17 +57,26 @@ def compare(
         raise UsageError(
             f"only one host in {', '.join(files)}: nothing to compare with", hint="give two files or more"
         )
-    report = compare_report(sides, env_relevance, argv=tuple(sys.argv[1:]), inputs=inputs, started=started)
+    report = compare_report(
+        sides,
+        env_relevance,
+        argv=tuple(sys.argv[1:]),
+        inputs=inputs,
+        started=started,
+        measured=compare_bandwidths(sides),
+    )
     raise typer.Exit(emit(name_unread(report), prepared))
 
 
 def _read_sides(files: list[str], output: OutputOptions) -> tuple[list[Side], list[InputFile]]:
     """Reports as they are; of text, one report for each host in it. Raises InputError for a path that is not there."""
     from distdoctor.cli.env import make_request
+    from distdoctor.cli.nccl_bench import make_bench_request
     from distdoctor.cli.report import read_reports
     from distdoctor.env.text_report import reports_from_text
     from distdoctor.evidence import read_evidence
     from distdoctor.explain import sort_evidence
+    from distdoctor.nccl_bench.from_files import reports_of_tables
     from distdoctor.report.compare_report import Side
     from distdoctor.report.model import InputFile
 
@@ -79,6 +90,10 @@ def _read_sides(files: list[str], output: OutputOptions) -> tuple[list[Side], li
                 sides += [Side(label=each.label, report=each.report) for each in read]
                 inputs += [read_evidence(each.label).input_file("distdoctor report") for each in read]
                 inputs += unread
+            elif reader.name == "nccl-bench":
+                tables, told = reports_of_tables(make_bench_request(output, command="compare"), paths)
+                sides += [Side(label=label, report=report) for label, report in tables]
+                inputs += told
             else:
                 reports, told = reports_from_text(make_request("env", output), paths)
                 sides += [Side(label=label, report=report) for label, report in reports]

@@ -62,6 +62,14 @@ def _join_logs(all_facts: tuple[BenchFacts, ...]) -> tuple[BenchFacts, ...]:
     return (replace(table, nccl_log=merged, num_hosts=table.num_hosts or logs[0].num_hosts),)
 
 
+def reports_of_tables(
+    request: BenchRequest, paths: Sequence[str]
+) -> tuple[list[tuple[str, Report]], list[InputFile]]:
+    """(file, its report) for each table, and what became of each file. Raises InputError when none can be read."""
+    facts, inputs = facts_from_files(paths)
+    return [(each.label, bench_report(request, [each])) for each in facts], list(inputs)
+
+
 def read_baseline(path: str) -> BenchFacts:
     """The rows of a report of ours, or of any table that the readers know. Raises InputError."""
     if _is_own_report(path):

@@ -19,6 +19,7 @@ from distdoctor.report.model import (
     InputFile,
     Report,
     Severity,
+    Skipped,
     Table,
     Verdict,
 )
@@ -51,18 +52,23 @@ def compare_report(
     argv: Sequence[str] = (),
     inputs: Sequence[InputFile] = (),
     started: datetime | None = None,
+    measured: tuple[Sequence[Finding], Sequence[CheckResult], Sequence[Skipped]] = ((), (), ()),
 ) -> Report:
-    """What differs between the hosts of all sides. At least two are needed; the caller sees to it."""
+    """What differs between the hosts of all sides. At least two are needed; the caller sees to it.
+
+    `measured`: what comparing their measurements gave, which are no facts that are equal or not.
+    """
     holders = holders_of_sides(sides)
-    findings, tables = compare_holders(holders, relevance)
+    differences, tables = compare_holders(holders, relevance)
+    findings = (*measured[0], *differences)
     about = f"{len(holders)} compared: {_listed([holder.name for holder in holders])}"
     report = build_report(
         command="compare",
         argv=argv,
         about=about,
         findings=findings,
-        checks=[_check(holders, tables)],
-        skipped=(),
+        checks=[_check(holders, tables), *measured[1]],
+        skipped=measured[2],
         subject=replace_struct(
             merge_subjects([side.report.subject for side in sides]), missing_ranks=(), missing_hosts=()
         ),
