@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from distdoctor.cli.output import Prepared, emit
 from distdoctor.cli.speaking import speak
+from distdoctor.exit_codes import ExitCode
 from distdoctor.nccl_bench.build import BenchRequest, bench_report
 from distdoctor.nccl_bench.facts.bench import BenchFacts
 from distdoctor.nccl_bench.options import JOIN_TIMEOUT_S, BenchOptions
@@ -116,6 +117,9 @@ class _Speaker:
         facts = self._facts(measured)
         report = bench_report(self._request, [facts], beside=beside)
         code = emit(report, self._prepared, under_launcher=self._under_launcher)
+        stopped = facts.stopped
+        if stopped is not None and stopped.by_user and code in (ExitCode.OK, ExitCode.UNANSWERED):
+            code = int(ExitCode.INTERRUPTED)
         write_status(code, os.environ)
         # Told by file: as a rank's own exit code torchrun would take it for a crash.
         return 0 if is_launched_by_us(os.environ) else code

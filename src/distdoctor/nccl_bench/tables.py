@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from distdoctor.nccl_bench.analysis.curves import curves_of
 from distdoctor.nccl_bench.analysis.expectation import Expectation, expectation_of
+from distdoctor.nccl_bench.analysis.fit import fit_curve
 from distdoctor.nccl_bench.analysis.transport_words import transport_words
 from distdoctor.nccl_bench.definitions import BARRIER, BY_NAME
 from distdoctor.nccl_bench.facts.bench import BenchFacts
@@ -35,6 +37,7 @@ def bench_tables(facts: BenchFacts, *, label: str = "") -> tuple[Table, ...]:
         tables.append(_main_table(facts, about))
     if facts.rows:
         tables.append(_row_table(facts, about))
+        tables += _fit_tables(facts, about)
         tables.append(_definition_table(facts.rows))
         tables.append(_measurement_table(facts, about))
     tables += _arrival_tables(facts, about)
@@ -178,6 +181,36 @@ def _data(row: Row) -> str:
     if row.wrong is not None:
         return f"{row.wrong.elements} WRONG"
     return "right" if row.validated else "not checked"
+
+
+def _fit_tables(facts: BenchFacts, about: str) -> list[Table]:
+    """What each curve amounts to: time = latency + size / bandwidth."""
+    rows: list[tuple[Scalar, ...]] = []
+    for curve in curves_of(facts.rows):
+        fit = fit_curve(curve.points)
+        definition = BY_NAME.get(curve.collective)
+        if fit is None or definition is None:
+            continue
+        factor = definition.factor.of(curve.num_ranks) if curve.num_ranks and curve.num_ranks > 1 else None
+        reached = "" if fit.plateau_reached else "at least "
+        rows.append(
+            (
+                curve.label + (", at once" if curve.concurrent else ""),
+                _rounded(fit.alpha_us),
+                f"{reached}{fit.plateau_gbps * factor:.4g}" if factor else None,
+                format_bytes(fit.n_half_bytes),
+                format_bytes(fit.size_at_90_pct) if fit.size_at_90_pct is not None else "not reached",
+            )
+        )
+    columns = (
+        Column(name="curve"),
+        Column(name="latency", unit="us", align="right"),
+        Column(name="busbw plateau", unit="GB/s", align="right"),
+        Column(name="half of it from", align="right"),
+        Column(name="90 % from", align="right"),
+    )
+    title = f"Latency and plateau of each curve{about}"
+    return [Table(name="bench-fits", title=title, columns=columns, rows=tuple(rows))] if rows else []
 
 
 def _definition_table(rows: Sequence[Row]) -> Table:

@@ -35,6 +35,13 @@ def bench_verdict(report: Report, all_facts: Sequence[BenchFacts]) -> Verdict:
                 title="inconclusive: too noisy to judge the speed of the network",
                 summary=f"{why[:1].upper()}{why[1:]}. {_reached(all_facts)}".strip(),
             )
+        ended = next((each.stopped for each in all_facts if each.stopped is not None), None)
+        if ended is not None and ended.by_user:
+            where = f" in {ended.phase}" if ended.phase else ""
+            summary = f"It was ended{where}: {ended.reason}. {_reached(all_facts)}"
+            return replace(
+                verdict, title="cannot tell: somebody ended the measurement early", summary=summary.strip()
+            )
         refused = [each for facts in all_facts if facts.is_live for each in facts.not_measured]
         if refused and _best_row(all_facts) is None and not report.subject.missing_ranks:
             what, why = refused[0].what, refused[0].why
