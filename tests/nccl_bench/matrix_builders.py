@@ -15,7 +15,7 @@ SIZE_BYTES = 2 << 20
 
 # As a run measures: passes over the matrix, and over the pairs that are confirmed.
 SCAN_VISITS = 3
-CONFIRMING_VISITS = 4
+CONFIRMING_VISITS = 1
 
 Noise = Callable[[random.Random], float]
 """A factor of at least 1 on the time of one visit."""

@@ -14,9 +14,6 @@ from distdoctor.nccl_bench.analysis.pairing import Pair
 from distdoctor.nccl_bench.facts.matrix import Matrix
 from distdoctor.nccl_bench.facts.places import Place
 
-# What is left of a time, at least, after a late rank's lateness was taken off. Our own choice.
-MIN_TIME_LEFT = 0.05
-
 # A position inside the host is compared over hosts when at least so many have it. Our own choice.
 MIN_HOSTS_ALIKE = 3
 
@@ -57,14 +54,14 @@ class Board:
 def board_of(matrix: Matrix, places: Iterable[Place], late_us: Mapping[int, float] | None = None) -> Board:
     """The cells of a matrix.
 
-    `late_us`: how much later than others a rank acts; it is taken off the times of its pairs, so that a link is
-    not blamed for the process at its end.
+    `late_us`: how much later than others a rank acts, in microseconds; it is taken off the times of its pairs, so
+    that a link is not blamed for the process at its end.
     """
     place_of = {place.rank: place for place in places}
     between: dict[Pair, Cell] = {}
     inside: dict[str, dict[Pair, Cell]] = {}
     unplaced = 0
-    for pair, cell in _cells(matrix, late_us or {}).items():
+    for pair, cell in _cells(matrix, late_us or {}, place_of).items():
         source, target = place_of.get(pair[0]), place_of.get(pair[1])
         if source is None or target is None:
             unplaced += 1
@@ -104,7 +101,7 @@ def _local(board: Board, pair: Pair) -> tuple[int, int]:
     return board.places[pair[0]].local_rank, board.places[pair[1]].local_rank
 
 
-def _cells(matrix: Matrix, late_us: Mapping[int, float]) -> dict[Pair, Cell]:
+def _cells(matrix: Matrix, late_us: Mapping[int, float], place_of: Mapping[int, Place]) -> dict[Pair, Cell]:
     """Each ordered pair once, from however many entries."""
     times: dict[Pair, list[float]] = {}
     again: set[Pair] = set()
@@ -112,11 +109,12 @@ def _cells(matrix: Matrix, late_us: Mapping[int, float]) -> dict[Pair, Cell]:
         pair = each.source, each.target
         if each.best_us <= 0 or each.source == each.target:
             continue
-        late = max(late_us.get(each.source, 0.0), late_us.get(each.target, 0.0))
         samples = [sample for sample in each.repeats_us if sample > 0] or [each.best_us]
-        times.setdefault(pair, []).extend(_without(late, sample) for sample in samples)
+        times.setdefault(pair, []).extend(samples)
         if each.confirmed:
             again.add(pair)
+    if late_us:
+        times = _without_lateness(times, late_us, place_of)
     return {
         pair: Cell(
             gbps=matrix.size_bytes / min(samples) / 1e3,
@@ -126,8 +124,28 @@ def _cells(matrix: Matrix, late_us: Mapping[int, float]) -> dict[Pair, Cell]:
     }
 
 
-def _without(late_us: float, time_us: float) -> float:
-    return max(time_us - late_us, time_us * MIN_TIME_LEFT) if late_us > 0 else time_us
+def _without_lateness(
+    times: Mapping[Pair, list[float]], late_us: Mapping[int, float], place_of: Mapping[int, Place]
+) -> dict[Pair, list[float]]:
+    """Times of late ranks' pairs less their lateness, but no shorter than those of the others: how much of a time
+    lateness is, is not known, and whoever is made faster than all would make them look slow.
+    """
+
+    def is_inside(pair: Pair) -> bool:
+        source, target = place_of.get(pair[0]), place_of.get(pair[1])
+        return source is not None and target is not None and source.host == target.host
+
+    usual: dict[bool, list[float]] = {}
+    for pair, samples in times.items():
+        if not late_us.keys() & set(pair):
+            usual.setdefault(is_inside(pair), []).append(min(samples))
+    left: dict[Pair, list[float]] = {}
+    for pair, samples in times.items():
+        late = max(late_us.get(pair[0], 0.0), late_us.get(pair[1], 0.0))
+        others = usual.get(is_inside(pair))
+        floor = median(others) if others else 0.0
+        left[pair] = [max(us - late, min(us, floor)) if late and floor else us for us in samples]
+    return left
 
 
 def _of_one_rail(cells: Mapping[Pair, Cell], place_of: Mapping[int, Place]) -> dict[Pair, Cell]:

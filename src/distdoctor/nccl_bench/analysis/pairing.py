@@ -27,6 +27,10 @@ MAX_MATRIX_RANKS = 4096
 # Rounds beyond log2(n): with as many partners a single slow one does not make a good rank look slow. Our own choice.
 EXTRA_ROUNDS = 2
 
+# Times that suspects and controls are gone through: with the four pairs that `matrix_score` asks for a suspicion and
+# the first pass, more visits than it needs. Our own choice.
+CONFIRMATION_REPEATS = 3
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixPlan:
@@ -112,13 +116,12 @@ def sampled_rounds(
 
 
 def confirmation_rounds(
-    suspects: Sequence[Pair], controls: Sequence[Pair], *, repeats: int = 1
+    suspects: Sequence[Pair], controls: Sequence[Pair], *, repeats: int = CONFIRMATION_REPEATS
 ) -> tuple[Round, ...]:
     """Suspect and control pairs one by one in turn (A B A B …), the whole sequence `repeats` times.
 
     One pair a round, so that nothing disturbs it; in turn, so that a busy moment of a host meets both alike. When
-    there are fewer controls than suspects they come again. No suspect: no rounds. Whoever measures goes through
-    the sequence several times: `matrix_confirm.MIN_SAMPLES` visits of a pair are needed.
+    there are fewer controls than suspects they come again. No suspect: no rounds.
     """
     if not suspects:
         return ()

@@ -7,6 +7,7 @@ from distdoctor.nccl_bench.checks import (
     bimodal,
     cliff,
     cut_table,
+    late_rank,
     latency_floor,
     nccl_log_interfaces,
     nccl_log_nics,
@@ -20,12 +21,18 @@ from distdoctor.nccl_bench.checks import (
     outlier,
     ranks_alone,
     regression,
+    skew,
+    slow_group,
+    slow_host,
+    slow_link,
+    stopped,
     wrong_data,
 )
 from distdoctor.nccl_bench.checks.base import BenchCheck
 
 BENCH_CHECKS: tuple[BenchCheck, ...] = (
     wrong_data.CHECK,
+    stopped.CHECK,
     cut_table.CHECK,
     ranks_alone.CHECK,
     nccl_log_socket.CHECK,
@@ -37,6 +44,11 @@ BENCH_CHECKS: tuple[BenchCheck, ...] = (
     nccl_log_overrides.CHECK,
     nccl_log_warn.CHECK,
     noisy.CHECK,
+    late_rank.CHECK,
+    slow_host.CHECK,
+    slow_link.CHECK,
+    slow_group.CHECK,
+    skew.CHECK,
     below_expected.CHECK,
     latency_floor.CHECK,
     cliff.CHECK,
