@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from distdoctor.nccl_bench.analysis.noise import is_noisy
 from distdoctor.nccl_bench.facts.bench import BenchFacts
 from distdoctor.nccl_bench.facts.rows import Group, GroupKind, Row, Style
 from distdoctor.units import MIB
@@ -67,7 +68,9 @@ class GroupsCompared:
     compared: tuple[tuple[str, int], ...]
     """(set, number of groups) that could be compared."""
     lone: tuple[str, ...]
-    """Sets with rows that have no repeats, or too few groups of one kind."""
+    """Sets with too few groups of one kind whose rows have repeats and are steady."""
+    unsteady: tuple[str, ...] = ()
+    """Groups of the other sets that were left out: their repeats differ too much, or there is one only."""
 
 
 def compare_groups(facts: BenchFacts) -> GroupsCompared:
@@ -80,9 +83,12 @@ def compare_groups(facts: BenchFacts) -> GroupsCompared:
     slow: dict[str, list[SlowGroup]] = {}
     compared: dict[str, int] = {}
     seen: dict[str, None] = {}
+    unsteady: dict[str, str] = {}
     for (label, _, _, _), rows in sets.items():
         seen[label] = None
-        found, number = _compare_set(rows)
+        steady = {row.group.label for row in rows if _is_steady(facts, row)}
+        unsteady |= {row.group.label: label for row in rows if row.group.label not in steady}
+        found, number = _compare_set(facts, rows)
         if number:
             compared[label] = max(number, compared.get(label, 0))
         for each in found:
@@ -97,6 +103,7 @@ def compare_groups(facts: BenchFacts) -> GroupsCompared:
         together=tuple(together),
         compared=tuple(compared.items()),
         lone=tuple(label for label in seen if label not in compared),
+        unsteady=tuple(group for group, label in unsteady.items() if label in compared),
     )
 
 
@@ -105,17 +112,22 @@ def _models(facts: BenchFacts, group: Group) -> str:
     return ",".join(models)
 
 
-def _compare_set(rows: Iterable[Row]) -> tuple[list[SlowGroup], int]:
+def _is_steady(facts: BenchFacts, row: Row) -> bool:
+    return len(row.repeats_us) >= MIN_REPEATS and is_noisy(facts, row) is None
+
+
+def _compare_set(facts: BenchFacts, rows: Iterable[Row]) -> tuple[list[SlowGroup], int]:
     """Slow groups of one set, and how many groups were compared at most."""
     cells: dict[tuple[object, ...], dict[str, Row]] = {}
     for row in rows:
         key = row.collective, row.size_bytes, row.dtype, row.op, row.in_place
-        cells.setdefault(key, {})[row.group.label] = row
+        if _is_steady(facts, row):
+            cells.setdefault(key, {})[row.group.label] = row
     behind: dict[str, list[SlowGroup]] = {}
     times: dict[str, int] = {}
     most = 0
     for cell in cells.values():
-        if len(cell) < 2 or any(len(row.repeats_us) < MIN_REPEATS for row in cell.values()):
+        if len(cell) < 2:
             continue
         most = max(most, len(cell))
         for label in cell:
@@ -141,7 +153,7 @@ def _behind(cell: Mapping[str, Row]) -> list[SlowGroup]:
     found = []
     for label in slow:
         row = cell[label]
-        if math.log(min(row.repeats_us) / worst_us) > spread:
+        if math.log(min(row.repeats_us) / worst_us) > spread and _best_is_slow(row, others):
             found.append(
                 SlowGroup(
                     group=row.group,
@@ -155,6 +167,12 @@ def _behind(cell: Mapping[str, Row]) -> list[SlowGroup]:
                 )
             )
     return found
+
+
+def _best_is_slow(row: Row, others: Sequence[Row]) -> bool:
+    """Whether not even its best iteration keeps up with the others' best: noise makes only slower, never all of them."""
+    best = [each.min_us for each in others if each.min_us is not None]
+    return row.min_us is None or not best or row.min_us * SLOW_PART > median(best)
 
 
 def _worst(found: Sequence[SlowGroup], num_compared: int) -> SlowGroup:
@@ -204,7 +222,5 @@ def _together(rows: Iterable[Row]) -> list[SlowTogether]:
 
 
 def _separate(alone: Row, together: Row) -> bool:
-    if min(len(alone.repeats_us), len(together.repeats_us)) < MIN_REPEATS:
-        return False
     slower = median(alone.repeats_us) < SLOW_PART * median(together.repeats_us)
     return slower and max(alone.repeats_us) < min(together.repeats_us)

@@ -13,15 +13,18 @@ from distdoctor.report.model import Action, GpuRef, Team
 # Ports that one action lists. Our own bound.
 MAX_PORTS = 4
 
-# Host names in a title are cut here, so that the title stays one line.
+# Host names in a title are cut here, so that the title stays one line; where two stand in it, at the second.
 MAX_NAME = 28
+MAX_NAME_OF_TWO = 20
 
 _ERRORS = "'err|drop|discard|pause|crc|symbol'"
 
 
-def short(name: str) -> str:
-    """A host's name as a title can hold it."""
-    return name if len(name) <= MAX_NAME else name[: MAX_NAME - 1] + "…"
+def short(name: str, most: int = MAX_NAME) -> str:
+    """A host's name as a title can hold it: a long one without its domain, cut if need be."""
+    if len(name) > most:
+        name = name.partition(".")[0]
+    return name if len(name) <= most else name[: most - 1] + "…"
 
 
 def nics_of(facts: BenchFacts, host: str) -> tuple[Nic, ...]:

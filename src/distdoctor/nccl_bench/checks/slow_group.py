@@ -25,6 +25,9 @@ CRITICAL_PART = 0.5
 # Groups that together reach less than this part of what each reaches alone share something narrow. Our own threshold.
 WARN_TOGETHER = 0.5
 
+# Groups that could not be compared, by name. Our own bound.
+MAX_LISTED = 4
+
 THRESHOLD = f"our own threshold: {SLOW_PART} of the other groups' median, with repeats that do not overlap"
 
 
@@ -47,9 +50,15 @@ def check_slow_group(facts: BenchFacts) -> Sequence[Outcome]:
         sets = ", ".join(f"{number} of {label}" for label, number in told.compared)
         outcomes.append(Passed(detail=f"groups are like one another: {sets}"))
     for label in told.lone:
-        reason = f"{label}: too few groups of one kind, or fewer than three repeats"
+        reason = f"{label}: too few groups of one kind with three repeats that agree"
         outcomes.append(
             not_seen(facts, reason, how="--repeats 3", what=f"groups of {label} beside one another")
+        )
+    if told.unsteady:
+        more = f" and {len(told.unsteady) - MAX_LISTED} more" if len(told.unsteady) > MAX_LISTED else ""
+        what = f"{', '.join(told.unsteady[:MAX_LISTED])}{more} beside the others"
+        outcomes.append(
+            not_seen(facts, "their repeats differ too much to be compared", how="--repeats 5", what=what)
         )
     return outcomes
 
