@@ -139,3 +139,10 @@ def test_peers_of_a_dead_rank_name_it_long_before_the_deadline(runs: dict[str, W
     assert stalls[0]["lives"]["3"] == "exited"
     assert 3 not in [rank for rank, _ in stalls[0]["errors"]]
     assert not any(outcome.ending == "hung" for outcome in outcomes)
+
+
+def test_each_rank_tells_where_its_main_thread_is(runs: dict[str, Watched]) -> None:
+    _, stalls = runs["a sleeping rank"].end()
+    where = stalls[0]["where"]
+    assert where["3"] == "misbehave"
+    assert "misbehave" not in [function for rank, function in where.items() if rank != "3"]

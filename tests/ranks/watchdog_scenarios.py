@@ -99,5 +99,6 @@ def as_dict(stall: Stall) -> dict[str, Any]:
         "last_phases": {each.rank: each.last_phase for each in stall.missing},
         "terminated": stall.terminated,
         "store_lost": stall.store_lost,
+        "where": {each.rank: each.function for each in stall.where},
         "errors": [list(error) for error in stall.errors],
     }

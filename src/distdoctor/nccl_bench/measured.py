@@ -12,6 +12,7 @@ from distdoctor.nccl_bench.analysis.samples import (
     arrivals_from_samples,
     row_from_samples,
 )
+from distdoctor.nccl_bench.analysis.whereabouts import apart_from_others, words_of
 from distdoctor.nccl_bench.definitions import BARRIER, BY_NAME
 from distdoctor.nccl_bench.facts.bench import BenchFacts, Contention, Lost, LostRank, Origin, SetUp, Stopped
 from distdoctor.nccl_bench.facts.lateness import ArrivalsOfGroup
@@ -22,11 +23,11 @@ from distdoctor.nccl_bench.messages import Farewell, Layout, decode, places_of
 from distdoctor.nccl_bench.options import BenchOptions
 from distdoctor.nccl_bench.own_log import unpack_log
 from distdoctor.nccl_bench.pair_record import decode_matrix
-from distdoctor.nccl_bench.plan import ARRIVAL_BYTES
+from distdoctor.nccl_bench.plan import ARRIVAL_SIZES
 from distdoctor.nccl_bench.record import CellRun, Record, read_records
 from distdoctor.ranks.processes import Life
 from distdoctor.ranks.store import Store, StoreLostError, TimedStore
-from distdoctor.ranks.watchdog import Absentee, Stall
+from distdoctor.ranks.watchdog import Absentee, Stall, Whereabouts
 
 # What one host tells about itself; env's facts of a host of 8 GPUs take some 100 KB.
 MAX_LOOK_BYTES = 4 << 20
@@ -196,7 +197,7 @@ def _wrong(records: Sequence[tuple[int, Record]]) -> WrongData | None:
 def _tells_arrivals(run: CellRun, group: Group) -> bool:
     """Only where all ranks play the same part, and the transfer takes no time that a link could lengthen."""
     small = run.cell.collective == BARRIER or (
-        run.cell.collective == "all_reduce" and run.cell.size_bytes <= ARRIVAL_BYTES
+        run.cell.collective == "all_reduce" and run.cell.size_bytes in ARRIVAL_SIZES
     )
     return small and run.cell.style is Style.ISOLATED and len(group.ranks) > 1 and group.kind is GroupKind.JOB
 
@@ -264,21 +265,30 @@ def _stopped(stall: Stall) -> Stopped:
     """The watchdog's findings in the benchmark's words."""
     frozen = {each.rank: each for each in stall.frozen}
     missing = {each.rank: each for each in stall.missing}
+    doing = {each.rank: words_of(each) for each in stall.where}
     absent = [
-        _lost(rank, each, frozen=rank in frozen) for rank, each in sorted({**frozen, **missing}.items())
+        _lost(rank, each, frozen=rank in frozen, doing=doing.get(rank))
+        for rank, each in sorted({**frozen, **missing}.items())
     ]
+    if not absent and not stall.errors and not stall.terminated:
+        absent = [_elsewhere(each) for each in apart_from_others(stall.where)]
     return Stopped(
         reason=stall.reason,
         phase=stall.phase,
         lost=tuple(absent),
-        inside=tuple(rank for rank in stall.inside if rank not in frozen),
+        inside=tuple(rank for rank in stall.inside if rank not in {each.rank for each in absent}),
         by_user=stall.interrupted,
         errors=stall.errors,
         only_this_rank=stall.store_lost is not None,
     )
 
 
-def _lost(rank: int, absentee: Absentee, *, frozen: bool) -> LostRank:
+def _elsewhere(where: Whereabouts) -> LostRank:
+    """A rank that entered the step as all others did, and then did something else."""
+    return LostRank(rank=where.rank, state=Lost.LATE, doing=words_of(where))
+
+
+def _lost(rank: int, absentee: Absentee, *, frozen: bool, doing: str | None) -> LostRank:
     state = Lost.UNKNOWN
     if absentee.life in (Life.STOPPED, Life.TRACED):
         state = Lost.STOPPED
@@ -294,6 +304,7 @@ def _lost(rank: int, absentee: Absentee, *, frozen: bool) -> LostRank:
         host=absentee.host,
         pid=absentee.pid,
         last_phase=absentee.last_phase,
+        doing=doing,
     )
 
 

@@ -16,8 +16,9 @@ from distdoctor.nccl_bench.mesh import MeshShape, mesh_groups
 from distdoctor.nccl_bench.options import BenchOptions
 from distdoctor.units import KIB, MIB, format_bytes
 
-# Who arrives late is seen where the transfer itself takes no time. Our own choice.
-ARRIVAL_BYTES = KIB
+# Who arrives late is seen where the transfer itself takes no time; twice, so that one disturbed loop decides nothing.
+# Our own choice.
+ARRIVAL_SIZES = (KIB, 4 * KIB)
 
 # One large message tells a group's bandwidth; Gloo's socket loop saturates far earlier than a GPU fabric. Our own choice.
 GROUP_BYTES = {"nccl": 256 * MIB, "gloo": 4 * MIB}
@@ -148,7 +149,7 @@ def _along_the_mesh(mesh: MeshShape, options: BenchOptions, backend: str) -> lis
 def _arrival_cells(supported: Sequence[str]) -> tuple[Cell, ...]:
     return tuple(
         Cell(collective=name, size_bytes=size, in_place=True, style=Style.ISOLATED)
-        for name, size in ((BARRIER, 0), ("all_reduce", ARRIVAL_BYTES))
+        for name, size in ((BARRIER, 0), *(("all_reduce", size) for size in ARRIVAL_SIZES))
         if name in supported
     )
 

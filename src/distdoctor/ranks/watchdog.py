@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -69,6 +70,15 @@ class _Presence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     phase: str = ""
 
 
+class Whereabouts(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a rank's main thread is in its program, by its innermost Python frame."""
+
+    rank: int
+    file: str
+    line: int
+    function: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Absentee:
     """A rank that holds the others up, as far as it is known."""
@@ -104,6 +114,8 @@ class Stall:
     """It was Ctrl-C."""
     errors: tuple[tuple[int, str], ...] = ()
     """(rank, text) of ranks that could not go on, in the order in which they said so."""
+    where: tuple[Whereabouts, ...] = ()
+    """Of the ranks that could tell: one that is elsewhere than the others holds them up, though it entered."""
     store_lost: str | None = None
     """The store does not answer, so that nothing is known of the others: this rank speaks for itself alone."""
 
@@ -274,6 +286,7 @@ class Watchdog:
             return True
 
     def _judge_by_store(self, reason: str, *, terminated: bool) -> int | None:
+        self._tell_where()
         before = self._position()
         look_s = self._beat_s * _BEATS_TO_BE_SURE
         if self._rank != self._whose_turn(before):
@@ -366,7 +379,33 @@ class Watchdog:
             terminated=terminated,
             interrupted=self._interrupted,
             errors=self._errors(),
+            where=self._whereabouts(expected),
         )
+
+    def _tell_where(self) -> None:
+        frame = sys._current_frames().get(threading.main_thread().ident or 0)
+        if frame is None:
+            return
+        code = frame.f_code
+        where = Whereabouts(
+            rank=self._rank,
+            file=code.co_filename[-_MAX_PHASE_CHARS:],
+            line=frame.f_lineno,
+            function=code.co_name[:_MAX_PHASE_CHARS],
+        )
+        self._store.set(f"where/{self._rank}", msgspec.json.encode(where))
+
+    def _whereabouts(self, ranks: Iterable[int]) -> tuple[Whereabouts, ...]:
+        found = []
+        for rank in sorted(ranks)[:_MAX_DESCRIBED]:
+            data = self._store.get(f"where/{rank}")
+            try:
+                where = msgspec.json.decode(data or b"", type=Whereabouts) if data else None
+            except (msgspec.DecodeError, RecursionError):
+                continue
+            if where is not None and where.rank == rank:
+                found.append(where)
+        return tuple(found)
 
     def _errors(self) -> tuple[tuple[int, str], ...]:
         text = (self._store.get("errors") or b"").decode("utf-8", "replace")

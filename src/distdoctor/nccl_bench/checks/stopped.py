@@ -48,7 +48,7 @@ def check_stopped(facts: BenchFacts) -> Sequence[Outcome]:
         case Cause.STUCK | Cause.BROKEN:
             return [_stuck(facts, stopped, told)]
         case Cause.STORE_LOST:
-            return [_store_lost(facts, stopped)]
+            return [_store_lost(facts, stopped, told)]
         case _:
             return [_lost(facts, stopped, told)]
 
@@ -82,7 +82,7 @@ def _lost(facts: BenchFacts, stopped: Stopped, told: Blame) -> Found:
                 for each in told.culprits[:MAX_SHOWN]
                 if not (raised and each.state is Lost.UNKNOWN)
             ),
-            _waiting(stopped),
+            _waiting(stopped, told),
             *_victims(told),
         ),
         explanation=("The other ranks cannot go on without it." if raised else _MEANING[first.state])
@@ -111,7 +111,9 @@ def _title(ranks: Sequence[int], hosts: Sequence[str], first: LostRank, *, raise
 
 
 def _with_phase(lost: LostRank) -> str:
-    return rank_words(lost) + (f"; last seen in: {lost.last_phase}" if lost.last_phase else "")
+    last = f"; last seen in: {lost.last_phase}" if lost.last_phase else ""
+    doing = f"; its main thread is in {lost.doing}" if lost.doing else ""
+    return rank_words(lost) + last + doing
 
 
 def _error_evidence(told: Blame) -> tuple[Evidence, ...]:
@@ -121,11 +123,15 @@ def _error_evidence(told: Blame) -> tuple[Evidence, ...]:
     return (Evidence(text=f"rank {rank}: {text[:MAX_ERROR_CHARACTERS]}", source=f"the error of rank {rank}"),)
 
 
-def _waiting(stopped: Stopped) -> Evidence:
+def _waiting(stopped: Stopped, told: Blame) -> Evidence:
     phase = f" in: {stopped.phase}" if stopped.phase else " before the first step"
-    who = f"; ranks {fold_ints(stopped.inside)} waited there" if stopped.inside else ""
-    waited = f" after {stopped.waited_s:.0f} s" if stopped.waited_s is not None else ""
-    return Evidence(text=f"stopped{phase}{waited} ({stopped.reason}){who}", source="the watchdog of the run")
+    accused = {each.rank for each in told.culprits}
+    waited = tuple(rank for rank in stopped.inside if rank not in accused)
+    who = f"; ranks {fold_ints(waited)} waited there" if waited else ""
+    after = f" after {stopped.waited_s:.0f} s" if stopped.waited_s is not None else ""
+    said = any(text in stopped.reason for _, text in stopped.errors)
+    why = "" if said else f" ({stopped.reason[:MAX_ERROR_CHARACTERS]})"
+    return Evidence(text=f"stopped{phase}{after}{why}{who}", source="the watchdog of the run")
 
 
 def _victims(told: Blame) -> tuple[Evidence, ...]:
@@ -181,10 +187,11 @@ def _stuck(facts: BenchFacts, stopped: Stopped, told: Blame) -> Found:
             else "all ranks are in the collective and none comes out: communication is stuck"
         ),
         severity=Severity.CRITICAL,
-        confidence=Confidence.MEDIUM if broken else Confidence.HIGH,
-        evidence=(*_error_evidence(told), _waiting(stopped)),
+        # A rank that went into the step and then does something else looks the same until its stack is seen.
+        confidence=Confidence.MEDIUM,
+        evidence=(*_error_evidence(told), _waiting(stopped, told)),
         explanation=(
-            "No rank is missing, so this is not a slow or dead process: data does not get from one to another. "
+            "No rank is missing and all processes run: data does not get from one to another. "
             + (
                 "Between hosts: an interface or port that NCCL chose and that cannot reach the others, a firewall, "
                 "a port that is down. "
@@ -230,14 +237,13 @@ def _stuck_actions(*, several_hosts: bool, on_gpu: bool) -> tuple[Action, ...]:
                 command=f"{variable}=eth0 distdoctor nccl-bench   # the interface of your network",
             )
         )
-    if not actions:
-        actions.append(
-            Action(
-                team=Team.JOB_OWNER,
-                text="the stacks of two ranks while they hang",
-                command="py-spy dump --pid PID",
-            )
+    actions.append(
+        Action(
+            team=Team.JOB_OWNER,
+            text="the stacks of all ranks while they hang: one that is elsewhere than the others is the cause",
+            command="for pid in $(pgrep -f distdoctor); do py-spy dump --pid $pid; done",
         )
+    )
     return tuple(actions)
 
 
@@ -252,7 +258,7 @@ def _ended(stopped: Stopped, told: Blame) -> Found:
         ),
         severity=Severity.INFO,
         confidence=Confidence.HIGH if by_user else Confidence.MEDIUM,
-        evidence=(_waiting(stopped),),
+        evidence=(_waiting(stopped, told),),
         explanation=(
             "What was measured until then is in the report. "
             + (
@@ -267,7 +273,7 @@ def _ended(stopped: Stopped, told: Blame) -> Found:
     )
 
 
-def _store_lost(facts: BenchFacts, stopped: Stopped) -> Found:
+def _store_lost(facts: BenchFacts, stopped: Stopped, told: Blame) -> Found:
     host = facts.host_of(0)
     where = f" ({short(host)})" if host else ""
     return Found(
@@ -275,7 +281,7 @@ def _store_lost(facts: BenchFacts, stopped: Stopped) -> Found:
         title=f"the ranks' meeting point is gone: the process or host of rank 0{where}"[:80],
         severity=Severity.CRITICAL,
         confidence=Confidence.MEDIUM,
-        evidence=(_waiting(stopped),),
+        evidence=(_waiting(stopped, told),),
         explanation=(
             "The key-value store of the job does not answer. It lives with the launcher or with rank 0; when it goes, "
             "nobody can tell who else is gone. This report speaks for one rank alone."

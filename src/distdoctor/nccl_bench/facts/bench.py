@@ -40,6 +40,8 @@ class LostRank:
     host: str | None = None
     pid: int | None = None
     last_phase: str | None = None
+    doing: str | None = None
+    """Where its main thread is, "train.py line 72, in load_batch"; None when that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
