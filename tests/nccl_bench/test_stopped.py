@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -100,6 +101,13 @@ def test_a_rank_that_raised_is_told_in_its_own_words() -> None:
     assert found.title == "rank 1 (host-a) could not go on: it raised an error"
     assert found.cause_class == "rank_died:python_exception"
     assert "no room for the buffer" in found.evidence[0].text
+    assert "ranks 0,2-3 waited there" in found.evidence[2].text
+
+
+def test_the_place_where_a_rank_is_tells_what_it_does_instead() -> None:
+    late = replace(lost(0, Lost.LATE, host="host-a"), doing="train.py line 72, in load_batch")
+    found = only(check_stopped(run_of(late)))
+    assert "train.py line 72, in load_batch" in found.evidence[0].text
 
 
 @pytest.mark.parametrize(
@@ -136,6 +144,7 @@ def test_an_error_of_its_own_comes_before_those_that_it_causes() -> None:
 def test_all_inside_and_nobody_out_is_stuck_communication() -> None:
     found = only(check_stopped(run_of(backend="nccl")))
     assert (found.severity, found.cause_class) == (Severity.CRITICAL, "comm_stuck")
+    assert found.confidence is Confidence.MEDIUM
     assert found.scope.ranks == ()
     commands = " ".join(each.command or "" for each in found.actions)
     assert "NCCL_P2P_DISABLE=1" in commands
