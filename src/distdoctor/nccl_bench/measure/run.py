@@ -97,8 +97,7 @@ class _Run:
         self._reporting = threading.Lock()
         if options.mesh is not None:
             check_mesh(options.mesh, identity.world_size)
-        # Before NCCL is loaded; where Gloo is used it changes nothing.
-        self._log = OwnLog(os.environ) if options.nccl_log else None
+        self._log: OwnLog | None = None
         self._state = RunState(options=options, world_size=identity.world_size)
         self._joined = Joined(identity, options, import_torch_s=import_torch_s, report=self._report_stall)
 
@@ -116,6 +115,8 @@ class _Run:
         try:
             self._joined.meet()
             self._look_at_hosts()
+            # Before NCCL starts, and after the look, which tells the variables that the user has set.
+            self._log = OwnLog(os.environ) if self._options.nccl_log else None
             target = self._callbacks.find_target()
             self._state.backend = target.backend
             self._measure(target, self._joined.form_group(target))

@@ -49,6 +49,11 @@ _HOST_CLOCK_BYTES = 64 * KIB
 # No cell takes longer than this share of the step's deadline: what takes longer looks like a hang.
 _SHARE_OF_DEADLINE = 0.4
 
+# What a cell needs at least is foretold from a size at most so many times smaller: below, latency says nothing of it.
+_FORETELLS = 16
+
+_GO, _NO_TIME = "go", "no time"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
@@ -88,6 +93,8 @@ class Sweep:
         self.not_measured: list[NotMeasured] = []
         self.communicators_s = 0.0
         self.first_collective_s = 0.0
+        self._out_of_time: set[int] = set()
+        self._last_took: dict[tuple[str, bool, Style, tuple[Group, ...]], tuple[int, float]] = {}
 
     # --- groups ---
 
@@ -137,7 +144,10 @@ class Sweep:
         return try_support(lambda: self._prepare(cell, everybody, dist.group.WORLD), self._finish) or ""
 
     def run_stage(self, stage: Stage) -> None:
-        """Measure every cell of a stage in every turn; repeats go round all cells, so that a change over time shows."""
+        """Measure every cell of a stage in every turn; repeats go round all cells, so that a change over time shows.
+
+        From small to large: on a slow network the largest are left out, and what comes after the stage has its time.
+        """
         groups = [group for turn in stage.turns for group in turn]
         self._joined.watchdog.arrive(f"setting up: {stage.title}", deadline_s=self._options.timeout_s * 2)
         began = time.monotonic()
@@ -149,7 +159,7 @@ class Sweep:
         planned = self._planned(stage)
         total = len(planned) * self._options.repeats
         for repeat in range(self._options.repeats):
-            for position, run in enumerate(planned):
+            for position, run in enumerate(sorted(planned, key=lambda each: each.cell.size_bytes)):
                 done = repeat * len(planned) + position
                 slice_s = (until - time.monotonic()) / max(1, total - done)
                 self._on_progress(
@@ -160,7 +170,7 @@ class Sweep:
                         left_s=max(0.0, self._until - time.monotonic()),
                     )
                 )
-                self._run_cell(run, repeat, slice_s, stage.title)
+                self._run_cell(run, repeat, slice_s, stage.title, until)
 
     def _planned(self, stage: Stage) -> list[CellRun]:
         planned = []
@@ -202,16 +212,30 @@ class Sweep:
 
     # --- one cell ---
 
-    def _run_cell(self, run: CellRun, repeat: int, slice_s: float, title: str) -> None:
+    def _run_cell(self, run: CellRun, repeat: int, slice_s: float, title: str, until: float) -> None:
         watchdog = self._joined.watchdog
         watchdog.arrive(f"{run.cell.title}, {title}")
+        has_time = self._control.in_step(_GO if self._has_time(run, until) else _NO_TIME) == _GO
+        if not has_time and repeat == 0:
+            self._out_of_time.add(run.number)
+            self._leave_out(run.cell, f"the time limit of {self._options.time_limit_s:g} s came first")
         group = next((each for each in run.groups if self._rank in each.ranks), None)
-        if group is not None:
+        if group is not None and has_time:
             record = self._measure(run, repeat, group, slice_s)
             self._control.put(f"{record_key(run.number, repeat, self._rank)}", encode_record(record))
             self._control.note_rank(done_key(run.number, repeat))
         self._control.in_step()
         watchdog.leave()
+
+    def _has_time(self, run: CellRun, until: float) -> bool:
+        """As rank 0 sees it: the least that this cell needs ends before `until`."""
+        left_s = until - time.monotonic()
+        if left_s <= 0 or run.number in self._out_of_time:
+            return False
+        size_bytes, took_s = self._last_took.get(_curve(run), (0, 0.0))
+        factor = run.cell.size_bytes / size_bytes if size_bytes else 0.0
+        operations = 1 + _WARM_UP_LARGE + _MIN_ITERS
+        return factor > _FORETELLS or took_s * max(1.0, factor) * operations < left_s
 
     def _measure(self, run: CellRun, repeat: int, group: Group, slice_s: float) -> Record:
         cell, process_group = run.cell, self._groups[group.ranks]
@@ -223,6 +247,7 @@ class Sweep:
         count = _WARM_UP_SMALL if cell.size_bytes <= MIB else _WARM_UP_LARGE
         warm_up(prepared.issue, count, self._finish)
         estimate_s = (time.perf_counter() - began) / count
+        self._last_took[_curve(run)] = (cell.size_bytes, estimate_s)
         iters = self._agree(run, repeat, group, self._wanted_iters(cell, estimate_s, slice_s))
         samples = self._time(cell, prepared, process_group, iters)
         kept = RankSamples.of(samples)
@@ -283,3 +308,8 @@ class Sweep:
             return wanted
         told = self._control.wait_for(key)
         return int(told) if told.isdigit() and len(told) < 8 else _MIN_ITERS
+
+
+def _curve(run: CellRun) -> tuple[str, bool, Style, tuple[Group, ...]]:
+    """Cells that differ in their size alone."""
+    return run.cell.collective, run.cell.in_place, run.cell.style, run.groups
