@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from distdoctor.nccl_bench.analysis.matrix_cells import slow_ratio
 from distdoctor.nccl_bench.analysis.matrix_score import (
     Direction,
     Kind,
@@ -54,7 +55,9 @@ def test_a_slow_host_is_found_with_its_direction(
     num_hosts: int, ranks_per_host: int, direction: Direction, noise: str
 ) -> None:
     places = make_places(num_hosts=num_hosts, ranks_per_host=ranks_per_host)
-    slow = {"host-1": SLOW}
+    # Under heavy load a third of the speed is within the noise now and then.
+    part = SLOW if noise == "quiet" else 0.2
+    slow = {"host-1": part}
     cluster = Cluster(
         places=places,
         egress=slow if direction is not Direction.INGRESS else {},
@@ -63,7 +66,7 @@ def test_a_slow_host_is_found_with_its_direction(
     for seed in range(3):
         suspect = only(judge(cluster, noise=NOISES[noise], seed=seed))
         assert (suspect.kind, suspect.hosts, suspect.direction) == (Kind.HOST, ("host-1",), direction)
-        assert suspect.ratio == pytest.approx(SLOW, rel=0.4)
+        assert suspect.ratio == pytest.approx(part, rel=0.4)
         assert suspect.margin is not None
         assert suspect.margin > 2
 
@@ -221,12 +224,12 @@ def test_noise_accuses_nobody(noise: str, ranks_per_host: int) -> None:
     often=st.floats(0, 0.35),
     worst=st.floats(1, 50),
     base=st.floats(0, 0.4),
-    busy=st.floats(1, 1.8),
+    busy=st.floats(1, 1.25),
 )
 def test_no_noise_model_accuses_anybody(
     num_hosts: int, seed: int, often: float, worst: float, base: float, busy: float
 ) -> None:
-    """Bursts of any strength in up to a third of the visits, on hosts that differ up to 1.8-fold for good."""
+    """Bursts of any strength in up to a third of the visits, on hosts of which one is up to 1.25-fold slower for good."""
 
     def noise(generator: random.Random) -> float:
         factor = 1 + generator.random() * base
@@ -243,6 +246,35 @@ def test_under_heavy_noise_a_fault_is_named_rightly_or_not_at_all(noise: str) ->
     named = [judge(cluster, noise=NOISES[noise], seed=seed).confirmed for seed in range(50)]
     assert {each.hosts for suspects in named for each in suspects} == {("host-4",)}
     assert sum(bool(suspects) for suspects in named) >= 45
+
+
+def test_on_a_quiet_fabric_half_speed_is_found_and_on_a_noisy_one_a_third_is_needed() -> None:
+    """One bad node of five: pairs with it at 49, others at 88 GB/s (NVIDIA/nccl-tests issue 106)."""
+    places = make_places(num_hosts=5)
+    bad = Cluster(places=places, egress={"host-3": 49 / 88}, ingress={"host-3": 49 / 88})
+    assert only(judge(bad)).hosts == ("host-3",)
+    half = Cluster(places=places, egress={"host-3": 0.45}, ingress={"host-3": 0.45})
+    assert only(judge(half)).hosts == ("host-3",)
+    for seed in range(20):
+        assert judge(half, noise=NOISES["heavy_tail"], seed=seed).confirmed == ()
+
+
+def test_what_counts_as_slow_follows_the_noise() -> None:
+    def repeated(fold: float) -> Matrix:
+        pair = PairTime(source=0, target=1, best_us=100.0, repeats_us=(100.0, 100.0 * fold, 100.0 * fold))
+        return Matrix(size_bytes=SIZE_BYTES, ranks=(0, 1), pairs=(pair,))
+
+    assert [slow_ratio(repeated(fold)) for fold in (1.02, 1.3, 3.0)] == [0.75, 0.5, 0.4]
+    once = PairTime(source=0, target=1, best_us=100.0)
+    assert slow_ratio(Matrix(size_bytes=SIZE_BYTES, ranks=(0, 1), pairs=(once,))) == 0.5
+
+
+def test_a_link_of_a_slow_host_is_named_beside_it_when_it_is_far_slower_still() -> None:
+    places = make_places(num_hosts=4)
+    cluster = Cluster(places=places, egress={"host-1": SLOW}, links={("host-1", "host-3"): 0.03})
+    link, host = sorted(judge(cluster).confirmed, key=lambda each: each.ratio)
+    assert (link.kind, link.hosts) == (Kind.DIRECTION, ("host-1", "host-3"))
+    assert (host.kind, host.hosts, host.direction) == (Kind.HOST, ("host-1",), Direction.EGRESS)
 
 
 # --- two passes ---

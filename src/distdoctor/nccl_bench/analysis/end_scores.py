@@ -29,12 +29,13 @@ def end_scores(cells: Mapping[tuple[End, End], float], names: Mapping[End, str])
     for (source, target), speed in cells.items():
         outgoing.setdefault(source, []).append(speed)
         incoming.setdefault(target, []).append(speed)
-    everything = list(cells.values())
+    everything = median(cells.values()) if cells else None
     scores = []
     for end, name in names.items():
         rest = everything
         if len(names) <= MAX_LEFT_OUT:
-            rest = [speed for pair, speed in cells.items() if end not in pair]
+            others = [speed for pair, speed in cells.items() if end not in pair]
+            rest = median(others) if others else None
         scores.append(
             EndScore(
                 name=name,
@@ -45,5 +46,5 @@ def end_scores(cells: Mapping[tuple[End, End], float], names: Mapping[End, str])
     return tuple(scores)
 
 
-def _over(own: Sequence[float], rest: Sequence[float]) -> float | None:
-    return median(own) / median(rest) if own and rest else None
+def _over(own: Sequence[float], rest: float | None) -> float | None:
+    return median(own) / rest if own and rest else None

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from distdoctor.nccl_bench.analysis.slow_ends import SLOW_RATIO
-
 # Groups of fewer hosts than this are slow hosts or links, and are told as such.
 MIN_ISLAND_HOSTS = 2
 
 # With more groups than this the fabric is built so (many racks, thin uplinks). Our own choice.
 MAX_ISLANDS = 4
+
+# Between groups, at most this part of the speed inside. Our own threshold: less is how many fabrics are built.
+ISLAND_RATIO = 0.5
 
 # Part of the cells inside groups that must be fast, and between groups that must be slow. Our own choice.
 CLEAR_PART = 0.9
@@ -29,7 +30,7 @@ def islands_of(cells: Mapping[tuple[str, str], float]) -> tuple[tuple[str, ...],
     for pair, speed in cells.items():
         best[pair[0]] = max(best.get(pair[0], 0.0), speed)
     upper = sorted(best.values(), reverse=True)[(len(best) - 1) // 4]
-    fast = {pair for pair, speed in cells.items() if speed >= SLOW_RATIO * upper}
+    fast = {pair for pair, speed in cells.items() if speed >= ISLAND_RATIO * upper}
     groups = _components(hosts, {pair for pair in fast if pair[::-1] in fast})
     if not 2 <= len(groups) <= MAX_ISLANDS or min(map(len, groups)) < MIN_ISLAND_HOSTS:
         return ()

@@ -14,6 +14,17 @@ from distdoctor.nccl_bench.analysis.pairing import Pair
 from distdoctor.nccl_bench.facts.matrix import Matrix
 from distdoctor.nccl_bench.facts.places import Place
 
+# What part of the others' speed is slow, by how much visits of the same pair differ: on a fabric of its own (typical
+# visit within 10 % of the best), as a rule, and on a loaded machine (more than 1.5-fold). There scores of hosts
+# without a fault were 0.47 to 1.38, that of a host shaped to 200 Mbit/s 0.04; with one bad node of five pairs of
+# nodes ran at 0.56 (NVIDIA/nccl-tests issue 106). Our own thresholds.
+QUIET_FOLD, QUIET_RATIO = 1.1, 0.75
+SLOW_RATIO = 0.5
+NOISY_FOLD, NOISY_RATIO = 1.5, 0.4
+
+# Noise is that of nearly the noisiest pairs: nine in ten are steadier.
+NOISE_PART = 0.9
+
 # A position inside the host is compared over hosts when at least so many have it. Our own choice.
 MIN_HOSTS_ALIKE = 3
 
@@ -39,6 +50,8 @@ class Board:
     """By host."""
     unplaced: int = 0
     """Pairs left out because the host of a rank is not known."""
+    slow_ratio: float = SLOW_RATIO
+    """Slower than this part of what the others reach is slow."""
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -69,7 +82,28 @@ def board_of(matrix: Matrix, places: Iterable[Place], late_us: Mapping[int, floa
             inside.setdefault(source.host, {})[pair] = cell
         else:
             between[pair] = cell
-    return Board(places=place_of, between=_of_one_rail(between, place_of), inside=inside, unplaced=unplaced)
+    return Board(
+        places=place_of,
+        between=_of_one_rail(between, place_of),
+        inside=inside,
+        unplaced=unplaced,
+        slow_ratio=slow_ratio(matrix),
+    )
+
+
+def slow_ratio(matrix: Matrix) -> float:
+    """What part of the others' speed counts as slow in this matrix; see `QUIET_RATIO`, `SLOW_RATIO`, `NOISY_RATIO`."""
+    folds = sorted(
+        median(each.repeats_us) / min(each.repeats_us)
+        for each in matrix.pairs
+        if len(each.repeats_us) > 1 and min(each.repeats_us) > 0
+    )
+    if not folds:
+        return SLOW_RATIO
+    fold = folds[int((len(folds) - 1) * NOISE_PART)]
+    if fold <= QUIET_FOLD:
+        return QUIET_RATIO
+    return NOISY_RATIO if fold > NOISY_FOLD else SLOW_RATIO
 
 
 def host_cells(board: Board) -> dict[tuple[str, str], float]:

@@ -1,8 +1,9 @@
 """Who is slow in the matrix: scores of every end, suspects that stayed slow beside controls, and what to measure again.
 
 Two passes. The first makes candidates (`matrix_suspects`); their pairs are then measured again in turn with control
-pairs that touch no candidate. Named is only whose best visit, over all its pairs, is still more than twice as slow
-as the controls' median visit and slower than every control pair's best. Noise makes single visits slow, not all.
+pairs that touch no candidate. Named is only whose best visit, over all its pairs, is still slow beside the controls'
+median visit (how slow depends on the noise: `matrix_cells.slow_ratio`) and slower than every control pair's best.
+Noise makes single visits slow, not all.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from distdoctor.nccl_bench.analysis.end_scores import EndScore, end_scores
 from distdoctor.nccl_bench.analysis.matrix_cells import Board, Cell, board_of, host_cells
 from distdoctor.nccl_bench.analysis.matrix_suspects import Candidate, Kind, candidates_of
 from distdoctor.nccl_bench.analysis.pairing import Pair
-from distdoctor.nccl_bench.analysis.slow_ends import SLOW_RATIO, Direction
+from distdoctor.nccl_bench.analysis.slow_ends import Direction
 from distdoctor.nccl_bench.facts.matrix import Matrix
 from distdoctor.nccl_bench.facts.places import Place
 
@@ -109,6 +110,8 @@ class MatrixScore:
     unplaced: int
     was_confirmed: bool
     """Some pairs were measured again."""
+    slow_ratio: float
+    """Slower than this part of what the others reach is slow."""
 
     @property
     def confirmed(self) -> tuple[Suspect, ...]:
@@ -145,6 +148,7 @@ def score_matrix(
         num_inside=sum(map(len, board.inside.values())),
         unplaced=board.unplaced,
         was_confirmed=any(each.confirmed for each in matrix.pairs),
+        slow_ratio=board.slow_ratio,
     )
 
 
@@ -176,7 +180,7 @@ def _follow_up(board: Board, candidate: Candidate) -> Suspect:
     enough = len(samples) >= MIN_SAMPLES and len(control_samples) >= MIN_CONTROL_SAMPLES
     if margin is None or not enough_pairs or not enough:
         state = State.OPEN
-    elif margin > 1 / SLOW_RATIO and min(samples) > max(min(cell.confirmed_us) for cell in controls):
+    elif margin > 1 / board.slow_ratio and min(samples) > max(min(cell.confirmed_us) for cell in controls):
         state = State.CONFIRMED
     else:
         state = State.NOT_CLEAR

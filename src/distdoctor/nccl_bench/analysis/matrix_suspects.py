@@ -9,10 +9,9 @@ from enum import Enum
 from statistics import median
 
 from distdoctor.nccl_bench.analysis.islands import islands_of
-from distdoctor.nccl_bench.analysis.matrix_cells import Board, alike_inside, host_cells
+from distdoctor.nccl_bench.analysis.matrix_cells import SLOW_RATIO, Board, alike_inside, host_cells
 from distdoctor.nccl_bench.analysis.pairing import Pair
 from distdoctor.nccl_bench.analysis.slow_ends import (
-    SLOW_RATIO,
     Direction,
     SlowCell,
     SlowEnd,
@@ -104,8 +103,8 @@ def _between_hosts(board: Board) -> list[Candidate]:
             return [one_way]
         return _of_ranks(board, frozenset(), frozenset(), with_links=True)
     cells = host_cells(board)
-    ends = slow_ends(cells)
-    links = slow_cells(cells, ends)
+    ends = slow_ends(cells, board.slow_ratio)
+    links = slow_cells(cells, ends, board.slow_ratio)
     slow_hosts = frozenset(each.end for each in ends)
     if not ends and (groups := islands_of(cells)):
         return [_islands(board, groups)]
@@ -124,7 +123,7 @@ def _of_two_hosts(board: Board, first: str, second: str) -> Candidate | None:
         best = max(board.between[pair].gbps for pair in slow)
         others = sorted(board.between[pair].gbps for pair in fast)
         reference = others[len(others) // 2]
-        if best < SLOW_RATIO * reference:
+        if best < board.slow_ratio * reference:
             return Candidate(
                 kind=Kind.DIRECTION,
                 hosts=ends,
@@ -263,9 +262,9 @@ def _of_ranks(
     rails = _rails(board, cells)
     of_slow_rail = {pair for each in rails for pair in each.pairs}
     cells = {pair: gbps for pair, gbps in cells.items() if pair not in of_slow_rail}
-    ends = [each for each in slow_ends(cells) if board.host(each.end) in several]
+    ends = [each for each in slow_ends(cells, board.slow_ratio) if board.host(each.end) in several]
     slow = {each.end for each in ends}
-    links = slow_cells(cells, ends) if with_links else []
+    links = slow_cells(cells, ends, board.slow_ratio) if with_links else []
     bad = {(each.source, each.target) for each in links}
     controls = tuple(pair for pair in cells if not slow & set(pair) and pair not in bad)
     found = _fold_ranks(board, ends, members, controls)
@@ -285,7 +284,7 @@ def _rails(board: Board, cells: Mapping[Pair, float]) -> list[Candidate]:
     best = {rail: each[int((len(each) - 1) * NEARLY_ALL)] for rail, each in speeds.items()}
     # With two rails the faster one is the measure; it shows what these hosts can do.
     upper = sorted((median(each) for each in speeds.values()), reverse=True)[(len(speeds) - 1) // 4]
-    slow = [rail for rail, speed in best.items() if speed < SLOW_RATIO * upper]
+    slow = [rail for rail, speed in best.items() if speed < board.slow_ratio * upper]
     if len(slow) > len(speeds) / 2:
         return []
     good = [pair for rail, pairs in by_rail.items() if rail not in slow for pair in pairs]
@@ -385,12 +384,14 @@ def _inside(board: Board, host: str) -> list[Candidate]:
     is far slower than the way back is.
     """
     cells = alike_inside(board, host)
-    ends = slow_ends(cells)
+    # Whatever the noise: sockets and switches of one host make differences that no other host is there to show.
+    slow_ratio = min(board.slow_ratio, SLOW_RATIO)
+    ends = slow_ends(cells, slow_ratio)
     slow = {each.end for each in ends}
     one_way = [
         each
-        for each in slow_cells(cells, ends)
-        if each.gbps < SLOW_RATIO * cells.get((each.target, each.source), 0.0)
+        for each in slow_cells(cells, ends, slow_ratio)
+        if each.gbps < slow_ratio * cells.get((each.target, each.source), 0.0)
     ]
     bad = {(each.source, each.target) for each in one_way}
     good = tuple(pair for pair in cells if not slow & set(pair) and pair not in bad)

@@ -2,8 +2,7 @@
 
 The rule is that of exoneration: noise only makes transfers slower, so one fast transfer shows that both its ends
 can. An end is suspected when not even its best transfer, with any partner that is not suspected itself, comes near
-what the others reach among themselves. All thresholds are our own; on a loaded machine the scores of hosts without
-a fault were 0.47 to 1.38, that of a host shaped to 200 Mbit/s was 0.04.
+what the others reach among themselves. How near is near depends on the noise (`matrix_cells.slow_ratio`).
 """
 
 from __future__ import annotations
@@ -14,10 +13,6 @@ from dataclasses import dataclass
 from enum import Enum
 from statistics import median
 from typing import Generic, TypeVar
-
-# Slower than this part of what the others reach. Twice the spread that hosts without a fault showed on a loaded
-# machine; a link that lost one of two rails, or half its lanes, is at 0.5.
-SLOW_RATIO = 0.5
 
 # The best of a suspected end must lie this many deviations (of the logarithm) below the others' median; a single
 # cell, which was measured less often, more. Our own choice.
@@ -70,10 +65,13 @@ class SlowCell(Generic[End]):
     others_gbps: float
 
 
-def slow_ends(cells: Mapping[tuple[End, End], float]) -> list[SlowEnd[End]]:
-    """Suspected ends, slowest first; none when more than half are slow, or when there is nobody to compare with."""
+def slow_ends(cells: Mapping[tuple[End, End], float], slow_ratio: float) -> list[SlowEnd[End]]:
+    """Suspected ends, slowest first; none when more than half are slow, or when there is nobody to compare with.
+
+    `slow_ratio`: slower than this part of what the others reach is slow.
+    """
     outgoing, incoming = _best_by_end(cells, 0), _best_by_end(cells, 1)
-    senders, receivers = _far_below(outgoing), _far_below(incoming)
+    senders, receivers = _far_below(outgoing, slow_ratio), _far_below(incoming, slow_ratio)
     ends = outgoing.keys() | incoming.keys()
     suspected = senders | receivers
     if not suspected or len(suspected) > MAX_SLOW_PART * len(ends):
@@ -82,35 +80,46 @@ def slow_ends(cells: Mapping[tuple[End, End], float]) -> list[SlowEnd[End]]:
     found: dict[End, list[SlowEnd[End]]] = {}
     for direction, members in ((Direction.EGRESS, senders), (Direction.INGRESS, receivers)):
         for end in members:
-            slow = _judge_end(cells, end, direction, suspected, others)
+            slow = _judge_end(
+                cells, end, direction, suspected=suspected, others=others, slow_ratio=slow_ratio
+            )
             if slow is not None:
                 found.setdefault(end, []).append(slow)
     return sorted((_join(each) for each in found.values()), key=lambda each: (each.ratio, str(each.end)))
 
 
-def slow_cells(cells: Mapping[tuple[End, End], float], ends: Sequence[SlowEnd[End]]) -> list[SlowCell[End]]:
+def slow_cells(
+    cells: Mapping[tuple[End, End], float], ends: Sequence[SlowEnd[End]], slow_ratio: float
+) -> list[SlowCell[End]]:
     """Suspected single cells, slowest first: far below the other cells of both their ends.
 
-    Cells that a slow end explains are left out, as suspects and as comparison. A cell whose end has no other
-    partner is no suspect: nothing tells the link from the end.
+    What a slow end makes of its own cells is in the comparison: a link of it is suspected only when it is far slower
+    still. A cell whose end has no other partner is no suspect: nothing tells the link from the end.
     """
-    left = _unexplained(cells, ends)
-    if len(left) < MIN_PARTNERS + 1:
+    senders = {each.end for each in ends if each.direction is not Direction.INGRESS}
+    receivers = {each.end for each in ends if each.direction is not Direction.EGRESS}
+    usual = [speed for pair, speed in cells.items() if pair[0] not in senders and pair[1] not in receivers]
+    if len(usual) < MIN_PARTNERS:
         return []
-    by_source, by_target = _by_end(left, 0), _by_end(left, 1)
-    logs = sorted(math.log(speed) for speed in left.values())
-    middle, deviation = _middle_and_deviation(logs)
-    bound = middle - max(-math.log(SLOW_RATIO), LINK_DEVIATIONS * deviation)
+    by_source, by_target = _by_end(cells, 0), _by_end(cells, 1)
+    middle, deviation = _middle_and_deviation([math.log(speed) for speed in usual])
+    bound = middle - max(-math.log(slow_ratio), LINK_DEVIATIONS * deviation)
     found: list[SlowCell[End]] = []
-    for (source, target), speed in left.items():
+    for pair, speed in cells.items():
         if math.log(speed) > bound:
             continue
-        from_source = [other for pair, other in by_source[source] if pair != (source, target)]
-        to_target = [other for pair, other in by_target[target] if pair != (source, target)]
+        source, target = pair
+        # Not with others that are slow for a reason of their own at the far end.
+        from_source = [
+            other for each, other in by_source[source] if each != pair and each[1] not in receivers - {target}
+        ]
+        to_target = [
+            other for each, other in by_target[target] if each != pair and each[0] not in senders - {source}
+        ]
         if not from_source or not to_target:
             continue
         reference = min(median(from_source), median(to_target))
-        if speed < SLOW_RATIO * reference:
+        if speed < slow_ratio * reference:
             found.append(
                 SlowCell(
                     source=source,
@@ -123,21 +132,14 @@ def slow_cells(cells: Mapping[tuple[End, End], float], ends: Sequence[SlowEnd[En
     return sorted(found, key=lambda each: (each.ratio, str(each.source), str(each.target)))
 
 
-def is_explained(pair: tuple[End, End], ends: Sequence[SlowEnd[End]]) -> bool:
-    """Whether a slow end makes this cell slow."""
-    return any(
-        (each.direction is not Direction.INGRESS and each.end == pair[0])
-        or (each.direction is not Direction.EGRESS and each.end == pair[1])
-        for each in ends
-    )
-
-
 def _judge_end(
     cells: Mapping[tuple[End, End], float],
     end: End,
     direction: Direction,
+    *,
     suspected: set[End],
     others: Sequence[float],
+    slow_ratio: float,
 ) -> SlowEnd[End] | None:
     """The end as a suspect, unless its cells with good partners, or the noise among the others, clear it."""
     side = 0 if direction is Direction.EGRESS else 1
@@ -148,7 +150,7 @@ def _judge_end(
         return None
     best, reference = max(own.values()), median(others)
     middle, deviation = _middle_and_deviation([math.log(speed) for speed in others])
-    far = max(-math.log(SLOW_RATIO), END_DEVIATIONS * deviation)
+    far = max(-math.log(slow_ratio), END_DEVIATIONS * deviation)
     lower_quarter = sorted(others)[len(others) // 4]
     if math.log(best) > middle - far or best >= lower_quarter:
         return None
@@ -181,12 +183,12 @@ def _best_by_end(cells: Mapping[tuple[End, End], float], side: int) -> dict[End,
     return best
 
 
-def _far_below(best: Mapping[End, float]) -> set[End]:
+def _far_below(best: Mapping[End, float], slow_ratio: float) -> set[End]:
     """Ends whose best is far below the upper quarter's: that is reached while at most half of them are slow."""
     if len(best) < MIN_PARTNERS + 1:
         return set()
     upper = sorted(best.values(), reverse=True)[(len(best) - 1) // 4]
-    return {end for end, speed in best.items() if speed < SLOW_RATIO * upper}
+    return {end for end, speed in best.items() if speed < slow_ratio * upper}
 
 
 def _by_end(
@@ -196,16 +198,6 @@ def _by_end(
     for pair, speed in cells.items():
         grouped.setdefault(pair[side], []).append((pair, speed))
     return grouped
-
-
-def _unexplained(
-    cells: Mapping[tuple[End, End], float], ends: Sequence[SlowEnd[End]]
-) -> dict[tuple[End, End], float]:
-    senders = {each.end for each in ends if each.direction is not Direction.INGRESS}
-    receivers = {each.end for each in ends if each.direction is not Direction.EGRESS}
-    return {
-        pair: speed for pair, speed in cells.items() if pair[0] not in senders and pair[1] not in receivers
-    }
 
 
 def _middle_and_deviation(logs: Sequence[float]) -> tuple[float, float]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from distdoctor.nccl_bench.analysis.late import late_us
+from distdoctor.nccl_bench.analysis.matrix_cells import SLOW_RATIO
 from distdoctor.nccl_bench.analysis.matrix_score import Kind, MatrixScore, State, Suspect, score_matrix
 from distdoctor.nccl_bench.checks.base import NotApplicable, NotSeen, Outcome, Passed, not_seen
 from distdoctor.nccl_bench.checks.ports import busier
@@ -18,7 +19,7 @@ from distdoctor.units import format_bytes
 CRITICAL_RATIO = 1 / 3
 
 HOW = "distdoctor nccl-bench --matrix all --time-limit 300"
-THRESHOLD = "our own threshold: half of what comparable pairs of this run reach"
+THRESHOLD = "our own threshold: {part} of what comparable pairs of this run reach, by how steady they are"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,9 +91,10 @@ def severity_of(facts: BenchFacts, suspect: Suspect) -> Severity:
     return Severity.CRITICAL if sure and suspect.ratio < CRITICAL_RATIO else Severity.WARNING
 
 
-def speed_evidence(matrix: Matrix, suspect: Suspect, who: str, others: str) -> Evidence:
+def speed_evidence(view: View, suspect: Suspect, who: str, others: str) -> Evidence:
     """What its pairs reach beside what the others reach."""
     one = suspect.candidate
+    part = min(view.score.slow_ratio, SLOW_RATIO) if one.is_inside else view.score.slow_ratio
     return Evidence(
         text=(
             f"{who}: {speed(one.gbps)}, median of {len(one.pairs)} pair{'s' if len(one.pairs) > 1 else ''}; "
@@ -100,13 +102,13 @@ def speed_evidence(matrix: Matrix, suspect: Suspect, who: str, others: str) -> E
         ),
         value=round(one.gbps, 4),
         unit="GB/s",
-        expected=f"at least {speed(one.others_gbps / 2)}",
-        expected_source=THRESHOLD,
-        source=f"point-to-point matrix, {format_bytes(matrix.size_bytes)}, best of the repeats of each pair",
+        expected=f"at least {speed(one.others_gbps * part)}",
+        expected_source=THRESHOLD.format(part=percent(part)),
+        source=f"point-to-point matrix, {format_bytes(view.matrix.size_bytes)}, best of the repeats of each pair",
     )
 
 
-def confirmation_evidence(suspect: Suspect) -> tuple[Evidence, ...]:
+def confirmation_evidence(view: View, suspect: Suspect) -> tuple[Evidence, ...]:
     """What the second pass showed."""
     if suspect.margin is None:
         return ()
@@ -119,7 +121,7 @@ def confirmation_evidence(suspect: Suspect) -> tuple[Evidence, ...]:
             ),
             value=round(suspect.margin, 2),
             unit="x",
-            expected="below 2, or among the controls' times",
+            expected=f"below {1 / view.score.slow_ratio:.3g}, or among the controls' times",
             expected_source="our own threshold",
             source="confirmation round",
         ),

@@ -77,8 +77,8 @@ def _found(facts: BenchFacts, view: View, suspect: Suspect) -> Found:
         severity=Severity.WARNING if suspect.kind is Kind.ISLANDS else severity_of(facts, suspect),
         confidence=confidence_of(facts, suspect),
         evidence=(
-            speed_evidence(view.matrix, suspect, _who(facts, suspect), _others(suspect)),
-            *confirmation_evidence(suspect),
+            speed_evidence(view, suspect, _who(facts, suspect), _others(suspect)),
+            *confirmation_evidence(view, suspect),
             *(() if inside else score_evidence(view, suspect.hosts)),
             *_groups(suspect),
             *busy_evidence(facts, suspect.hosts),

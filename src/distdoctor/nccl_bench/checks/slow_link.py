@@ -65,8 +65,8 @@ def _found(facts: BenchFacts, view: View, suspect: Suspect) -> Found:
         severity=severity_of(facts, suspect),
         confidence=confidence_of(facts, suspect),
         evidence=(
-            speed_evidence(view.matrix, suspect, who, others),
-            *confirmation_evidence(suspect),
+            speed_evidence(view, suspect, who, others),
+            *confirmation_evidence(view, suspect),
             *scores,
             *busy_evidence(facts, suspect.hosts),
         ),
