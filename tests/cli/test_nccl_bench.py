@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("torch", reason="measuring needs torch")
 
-SHORT = ["--sizes", "1K,64K", "--repeats", "1", "--time-limit", "20s"]
+SHORT = ["--sizes", "1K,64K", "--repeats", "1", "--iters", "20", "--time-limit", "20s"]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 DISTDOCTOR = [sys.executable, "-m", "distdoctor"]
 

@@ -207,8 +207,13 @@ class Watchdog:
             time.sleep(3600)
 
     def finish(self) -> None:
-        """The measuring is over on this rank: nothing is reported any more, the signals are given back."""
+        """The measuring is over on this rank: nothing is reported any more, the signals are given back.
+
+        A second call does nothing.
+        """
         with self._judging:
+            if self._over.is_set():
+                return
             self._over.set()
         self._quietly(lambda: self._store.note_rank("finished", self._rank))
         if self._termination is not None:
