@@ -10,7 +10,7 @@ settings.register_profile("same", derandomize=True)
 settings.load_profile("same")
 
 # `--pid auto` and stopped ranks are found in /proc; ranks of a test beside them would be found as well.
-LOOKS_AT_PROCESSES = ("tests/ranks/", "test_live_process", "test_env_ranks")
+LOOKS_AT_PROCESSES = ("tests/ranks/", "test_live_process", "test_env_ranks", "test_bench_runs")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -12,6 +12,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+# Imported once, before ranks are forked: a rank of its own would take a second for them.
+import distdoctor.cli.nccl_bench_hosts
+import distdoctor.cli.nccl_bench_live
+import distdoctor.nccl_bench.measure.run  # noqa: F401
+from distdoctor.__main__ import main
+
 # Late by this much before every call, as a slow data loader or a throttled processor would be.
 LATE_S = 0.005
 
@@ -30,8 +36,6 @@ def bench(
     if fault:
         setattr(dist, function, misbehaving(getattr(dist, function), fault, nth))
     sys.argv = ["distdoctor", "nccl-bench", *argv]
-    from distdoctor.__main__ import main
-
     try:
         return int(main() or 0)
     except SystemExit as stop:
