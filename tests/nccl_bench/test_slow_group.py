@@ -229,6 +229,8 @@ def test_too_few_repeats_small_messages_and_absent_groups_are_not_passed() -> No
         assert isinstance(outcome, NotSeen)
     (one_host,) = check_slow_group(facts_of((), cluster(1)))
     assert isinstance(one_host, NotApplicable)
+    (one_a_host,) = check_slow_group(facts_of((), cluster(4, 1)))
+    assert isinstance(one_a_host, NotApplicable)
     (one_rank,) = check_slow_group(live((), num_ranks=1))
     assert isinstance(one_rank, NotApplicable)
     shared = facts_of(rows_of(hosts_of(places), {"host host-1": 30.0}), places, shares_gpus=True)

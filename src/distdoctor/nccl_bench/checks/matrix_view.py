@@ -180,7 +180,8 @@ def judged(view: View) -> str:
         parts.append(f"{score.num_between} pairs between {score.num_hosts} hosts")
     if score.num_inside:
         parts.append(f"{score.num_inside} pairs inside hosts")
-    again = "; what looked slow at first was not when measured again" if score.was_confirmed else ""
+    cleared = score.was_confirmed and not score.confirmed
+    again = "; what looked slow at first was not when measured again" if cleared else ""
     return f"{' and '.join(parts)} compared{again}"
 
 

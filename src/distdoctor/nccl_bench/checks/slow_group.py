@@ -37,8 +37,11 @@ def check_slow_group(facts: BenchFacts) -> Sequence[Outcome]:
         return [NotApplicable(detail="one rank forms no groups")]
     told = compare_groups(facts)
     if not told.compared and not told.lone:
-        if facts.is_live and len({place.host for place in facts.places}) == 1:
+        hosts = {place.host for place in facts.places}
+        if facts.is_live and len(hosts) == 1:
             return [NotApplicable(detail="one host: there is no other group to compare with")]
+        if facts.is_live and hosts and len(hosts) == len(facts.places):
+            return [NotApplicable(detail="one rank a host: hosts have no inside, and there is one rail")]
         return [not_seen(facts, "groups (hosts, rails, a mesh) were not measured by themselves")]
     if facts.shares_gpus:
         return [not_seen(facts, "GPUs are shared: speeds of groups say nothing of the hardware")]

@@ -113,7 +113,7 @@ def _explanation(suspect: Suspect) -> str:
         )
     both = "" if suspect.kind is Kind.LINK else " The way back is not affected."
     return (
-        "Both ends reach full speed with other hosts, so neither of their NICs is slow as such: the path between "
+        "Both ends are far faster with other hosts, so it is not their NICs as such: the path between "
         f"them (a switch port, an uplink, a route that collides with other traffic).{both} A collective that uses "
         "this pair runs at its pace."
     )
