@@ -36,6 +36,9 @@ MAX_FINDINGS = 200
 MAX_ROWS = 500
 MAX_FACTS = 2_000
 MAX_COLUMNS = 64
+
+# Cells of tables up to so many characters stay on one line on narrow screens; what is wider scrolls.
+MAX_UNBROKEN = 24
 # Tables up to this length are open.
 OPEN_ROWS = 12
 
@@ -73,6 +76,7 @@ def render_html(report: Report) -> str:
             differ=facts_differ(report),
             MAX_FINDINGS=MAX_FINDINGS,
             MAX_ROWS=MAX_ROWS,
+            MAX_UNBROKEN=MAX_UNBROKEN,
             MAX_COLUMNS=MAX_COLUMNS,
             OPEN_ROWS=OPEN_ROWS,
         )
