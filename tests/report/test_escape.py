@@ -32,6 +32,8 @@ from report.generated import texts
         ("set `NCCL_DEBUG=INFO` and a`b", r"set `NCCL_DEBUG=INFO` and a\`b"),
         ("1. one", r"1\. one"),
         ("314.2", "314.2"),
+        ("0.0001941 GB/s", "0.0001941 GB/s"),
+        ("0.000194abc and v1.0123abc", "`0.000194abc` and `v1.0123abc`"),
         ("- item", r"\- item"),
         ("# head", r"\# head"),
         ("==", r"\=="),

@@ -46,9 +46,10 @@ def _visible_char(char: str) -> str:
 # --- Markdown -----------------------------------------------------------------------------------------------
 
 _CODE = re.compile(r"`([^`\n]+)`")
-# What GitHub or GitLab would turn into a link, a mention, a reference, a formula or an emoji.
+# What GitHub or GitLab would turn into a link, a mention, a reference, a formula or an emoji. The digits of a
+# decimal fraction are no commit.
 _LINKING = re.compile(
-    r"@|://|www\.|mailto:|xmpp:|\$|:[a-z_+\-]{2,}\d?:|(?:^|\W)[#!~%&](?=\w)|\bGH-\d|\b[0-9a-f]{7,}\b",
+    r"@|://|www\.|mailto:|xmpp:|\$|:[a-z_+\-]{2,}\d?:|(?:^|\W)[#!~%&](?=\w)|\bGH-\d|\b(?!(?<=\d\.)\d+\b)[0-9a-f]{7,}\b",
     re.IGNORECASE,
 )
 _SPECIAL = re.compile(r"[\\`*\[\]|~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
