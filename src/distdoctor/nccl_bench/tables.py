@@ -112,9 +112,15 @@ def _main_table(facts: BenchFacts, about: str) -> Table:
         for row in main_rows(facts.rows)
     )
     ranks = f"{facts.num_ranks} ranks" if facts.num_ranks and facts.num_ranks > 1 else "1 rank"
-    title = f"Bandwidth, {ranks if facts.num_ranks else 'ranks not told'}{about}"
+    title = f"Bandwidth, {ranks if facts.num_ranks else 'ranks not told'}{_left_out(facts.rows)}{about}"
     note = transport_words(facts.nccl_log) if facts.nccl_log is not None else None
     return Table(name="bench-main", title=title, columns=columns, rows=rows, place="first", note=note or None)
+
+
+def _left_out(rows: Sequence[Row]) -> str:
+    """Of more collectives than the first screen has room for, how many stand there."""
+    count = len({row.collective for row in moving_rows(rows)})
+    return f", {NUM_MAIN_ROWS} of {count} collectives" if count > NUM_MAIN_ROWS else ""
 
 
 def _expected(facts: BenchFacts, row: Row) -> str:
@@ -187,18 +193,21 @@ def _fit_tables(facts: BenchFacts, about: str) -> list[Table]:
     """What each curve amounts to: time = latency + size / bandwidth."""
     rows: list[tuple[Scalar, ...]] = []
     for curve in curves_of(facts.rows):
+        if curve.num_ranks == 1:
+            continue  # a copy, or nothing at all: it has neither a wire nor a bandwidth
         fit = fit_curve(curve.points)
         definition = BY_NAME.get(curve.collective)
         if fit is None or definition is None:
             continue
-        factor = definition.factor.of(curve.num_ranks) if curve.num_ranks and curve.num_ranks > 1 else None
+        factor = definition.factor.of(curve.num_ranks) if curve.num_ranks else None
+        largest = curve.points[-1][0]
         reached = "" if fit.plateau_reached else "at least "
         rows.append(
             (
                 curve.label + (", at once" if curve.concurrent else ""),
                 _rounded(fit.alpha_us),
                 f"{reached}{fit.plateau_gbps * factor:.4g}" if factor else None,
-                format_bytes(fit.n_half_bytes),
+                format_bytes(fit.n_half_bytes) if fit.n_half_bytes <= largest else "not reached",
                 format_bytes(fit.size_at_90_pct) if fit.size_at_90_pct is not None else "not reached",
             )
         )
@@ -206,11 +215,14 @@ def _fit_tables(facts: BenchFacts, about: str) -> list[Table]:
         Column(name="curve"),
         Column(name="latency", unit="us", align="right"),
         Column(name="busbw plateau", unit="GB/s", align="right"),
-        Column(name="half of it from", align="right"),
+        Column(name="half speed from", align="right"),
         Column(name="90 % from", align="right"),
     )
     title = f"Latency and plateau of each curve{about}"
-    return [Table(name="bench-fits", title=title, columns=columns, rows=tuple(rows))] if rows else []
+    note = "latency and half speed by time = latency + size / bandwidth, fitted; plateau and 90 % as measured"
+    return (
+        [Table(name="bench-fits", title=title, columns=columns, rows=tuple(rows), note=note)] if rows else []
+    )
 
 
 def _definition_table(rows: Sequence[Row]) -> Table:

@@ -11,7 +11,7 @@ from distdoctor.nccl_bench.facts.bench import BenchFacts
 from distdoctor.nccl_bench.facts.rows import Row
 from distdoctor.nccl_bench.tables import main_rows
 from distdoctor.report.assemble import MAX_TITLE
-from distdoctor.report.model import CheckState, Confidence, Report, Severity, Status, Verdict
+from distdoctor.report.model import CheckState, Confidence, Report, Severity, SkipCause, Status, Verdict
 from distdoctor.units import format_bytes
 
 NOISY_ID = "bench-noisy"
@@ -20,6 +20,20 @@ BASELINE_ID = "bench-regression"
 
 def bench_verdict(report: Report, all_facts: Sequence[BenchFacts]) -> Verdict:
     """The report's verdict; where no finding speaks, in this command's words."""
+    verdict = _verdict(report, all_facts)
+    refused = next((each for each in report.skipped if each.id == BASELINE_ID), None)
+    if (
+        refused is None
+        or refused.cause is SkipCause.NOISY
+        or all(each.baseline is None for each in all_facts)
+    ):
+        return verdict
+    # Who gave a baseline waits for this answer first.
+    summary = f"{verdict.summary} Not compared with the baseline: {refused.reason}.".strip()
+    return replace(verdict, summary=summary)
+
+
+def _verdict(report: Report, all_facts: Sequence[BenchFacts]) -> Verdict:
     verdict = report.verdict
     serious = [
         each for each in report.findings if each.ignored is None and each.severity is not Severity.INFO
@@ -33,7 +47,7 @@ def bench_verdict(report: Report, all_facts: Sequence[BenchFacts]) -> Verdict:
             return replace(
                 verdict,
                 title="inconclusive: too noisy to judge the speed of the network",
-                summary=f"{why[:1].upper()}{why[1:]}. {_reached(all_facts)}".strip(),
+                summary=f"{_sentence(why)} {_reached(all_facts)}".strip(),
             )
         ended = next((each.stopped for each in all_facts if each.stopped is not None), None)
         if ended is not None and ended.by_user:
@@ -57,7 +71,8 @@ def bench_verdict(report: Report, all_facts: Sequence[BenchFacts]) -> Verdict:
     if row.busbw_gbps is None:
         title, rest = f"{reached}; one rank has no bus bandwidth", "Start more ranks to measure links."
     elif isinstance(answer, Expectation) and row.size_bytes >= answer.from_bytes:
-        title = f"{reached}: within {answer.low_gbps:.3g}-{answer.high_gbps:.3g} expected"
+        where = "within" if row.busbw_gbps >= answer.low_gbps else "just below"
+        title = f"{reached}: {where} {answer.low_gbps:.3g}-{answer.high_gbps:.3g} expected"
         rest = f"Expected by: {answer.rule} ({answer.source})."
     elif isinstance(answer, Expectation):
         title = f"{reached}; no fault found, sizes too small to judge"
@@ -67,7 +82,9 @@ def bench_verdict(report: Report, all_facts: Sequence[BenchFacts]) -> Verdict:
         rest = f"Compared with the baseline; besides, bandwidth is not judged: {answer.reason}."
     else:
         title = f"{reached}; no fault found, bandwidth not judged"
-        rest = f"Bandwidth is not judged: {answer.reason}." + (f" {answer.how}." if answer.how else "")
+        rest = f"Bandwidth is not judged: {answer.reason}." + (
+            f" {_sentence(answer.how)}" if answer.how else ""
+        )
     return replace(
         verdict,
         title=title[:MAX_TITLE],
@@ -90,6 +107,10 @@ def _about(verdict: Verdict) -> str:
     """What `build_report` said of the subject, up to its first colon."""
     head, colon, _ = verdict.summary.partition(":")
     return f"{head}." if colon else ""
+
+
+def _sentence(clause: str) -> str:
+    return f"{clause[:1].upper()}{clause[1:]}."
 
 
 def _reached(all_facts: Sequence[BenchFacts]) -> str:
