@@ -492,6 +492,7 @@ _EVERYTHING = (
         "Init timings - ncclCommInitRank: rank 0 nranks 16 total 3.03 (kernels 1.22, rest 0.00)",
     )
     + lines("Cuda failure 2 'out of memory'", level="WARN")
+    + lines("init.cc:1534 -> 2")
 )
 
 

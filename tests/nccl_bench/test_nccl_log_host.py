@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from distdoctor.nccl_bench.checks import nccl_log_nvls, nccl_log_shm
+from distdoctor.nccl_bench.checks import nccl_log_nvls, nccl_log_shm, nccl_log_warn
 from distdoctor.nccl_bench.checks.base import NotApplicable, NotSeen, Passed
 from distdoctor.nccl_bench.facts.places import HostHardware
 from distdoctor.report.model import Confidence, Fault, Severity
@@ -141,6 +141,14 @@ def test_a_failure_that_nccl_writes_down_is_a_warning_on_any_gpu() -> None:
     text = "Failed to bind NVLink SHARP (NVLS) Multicast memory of size 5 : CUDA error 1 'x'. Proceeding without NVLS support."
     each = found(NVLS, facts_of(lines(text, level="WARN")))
     assert (each.severity, each.confidence) == (Severity.WARNING, Confidence.HIGH)
+
+
+def test_a_failure_that_ends_the_job_is_left_to_nccls_warning() -> None:
+    text = "Failed to bind NVLink SHARP (NVLS) Multicast memory of size 5 : CUDA error 401 'x'."
+    facts = facts_of(lines(text, level="WARN"))
+    assert isinstance(outcome(NVLS, facts), NotApplicable)
+    each = found(nccl_log_warn.CHECK, facts, "nvls-bind")
+    assert (each.severity, each.fault) == (Severity.CRITICAL, Fault.HOST)
 
 
 def test_a_setting_that_turns_it_off_is_the_cause() -> None:

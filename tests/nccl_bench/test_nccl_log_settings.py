@@ -8,6 +8,7 @@ from distdoctor.nccl_bench.checks import nccl_log_overrides, nccl_log_warn
 from distdoctor.nccl_bench.checks.base import Found, NotSeen, Passed
 from distdoctor.nccl_bench.facts.bench import BenchFacts, Origin
 from distdoctor.nccl_bench.facts.places import HostHardware
+from distdoctor.nccl_bench.readers.nccl_log import read_nccl_log
 from distdoctor.report.model import Confidence, Severity
 from nccl_bench.nccl_log_texts import ONE_HOST, TWO_HOSTS, facts_of, found, lines, outcome
 
@@ -215,6 +216,56 @@ def test_warnings_that_no_rule_knows_are_one_info() -> None:
     each = found(WARN, facts_of(text), "other")
     assert each.severity is Severity.INFO
     assert len(each.evidence) == 2
+
+
+def test_a_failure_that_no_rule_knows_is_a_lead_and_surer_when_the_call_came_back() -> None:
+    failed = lines("NET/Fabric Making the seventh widget failed: no widgets", level="WARN")
+    each = found(WARN, facts_of(failed), "failure")
+    assert (each.severity, each.confidence) == (Severity.WARNING, Confidence.LOW)
+    deeper = lines("net.cc:55 -> 3")
+    assert found(WARN, facts_of(failed + deeper), "failure").confidence is Confidence.LOW
+    each = found(WARN, facts_of(failed + deeper + lines("init.cc:1534 -> 2")), "failure")
+    assert each.confidence is Confidence.MEDIUM
+    assert each.evidence[-1].source == "job.log:3"
+
+
+def test_a_failure_that_no_rule_knows_beside_a_known_cause_is_info() -> None:
+    text = lines("Duplicate GPU detected : rank 1 and rank 0", "widgets could not be made", level="WARN")
+    assert found(WARN, facts_of(text), "failure").severity is Severity.INFO
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "severity"),
+    [
+        ("failed to open CUDA IPC handle : 217 peer access is not supported", "peer-access", "critical"),
+        ("Call to posix_fallocate failed : No space left on device", "shared-memory", "critical"),
+        ("Mismatched collective detected, please check your collective calls", "sizes", "critical"),
+        ("NET/IB : Unable to open device hca_7", "rdma-device", "warning"),
+        ("Call to ibv_open_device failed", "rdma-device", "warning"),
+        ("Failed to open libibverbs.so[.1]", "libibverbs", "info"),
+    ],
+)
+def test_failures_by_their_words(text: str, key: str, severity: str) -> None:
+    assert found(WARN, facts_of(lines(text, level="WARN")), key).severity.value == severity
+
+
+def test_the_last_error_that_a_program_repeats_is_read() -> None:
+    text = (
+        "[rank3]: ncclInvalidUsage: This usually reflects invalid usage of NCCL library.\n"
+        "[rank3]: Last error:\n[rank3]: Duplicate GPU detected : rank 3 and rank 0 both on CUDA device 1b000\n"
+    )
+    each = found(WARN, facts_of(text), "duplicate-gpu")
+    assert each.evidence[0].source == "job.log:3"
+    assert read_nccl_log("Last error:\nthe disk is full\n", "x") is None
+
+
+def test_lines_of_versions_without_the_name_are_read() -> None:
+    text = (
+        "old-1:811:830 [2] INFO NET : Using interface eth0:10.0.0.1<0>\n"
+        "old-1:811:830 [2] include/socket.h:360 WARN Call to connect failed : Connection timed out\n"
+    )
+    each = found(WARN, facts_of(text), "unreachable")
+    assert each.scope.hosts == ("old-1",)
 
 
 def test_a_log_without_warnings_is_passed_and_no_log_is_not() -> None:

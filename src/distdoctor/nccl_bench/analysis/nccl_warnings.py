@@ -57,6 +57,9 @@ def _rule(pattern: str) -> re.Pattern[str]:
 
 _PORTS = "ibstatus; rdma link; ethtool -S <interface> | grep -Ei 'discard|pause|err'"
 
+# NCCL writes this as a warning when it gives up, and adds "Proceeding without NVLS" when it goes on.
+FATAL_NVLS = r"Failed to bind NVLink SHARP(?!.*Proceeding without)"
+
 RULES: tuple[WarningRule, ...] = (
     WarningRule(
         key="duplicate-gpu",
@@ -73,7 +76,8 @@ RULES: tuple[WarningRule, ...] = (
     WarningRule(
         key="shared-memory",
         pattern=_rule(
-            r"(?:extend|creat\w*|map|attach|opening|allocat\w*).{0,80}(?:/dev/shm|shared memory)|/dev/shm.{0,80}(?:failed|No space)"
+            r"(?:extend|creat\w*|map|attach|opening|allocat\w*).{0,80}(?:/dev/shm|shared memory)|"
+            r"/dev/shm.{0,80}(?:failed|No space)|(?:fallocate|ftruncate).{0,40}No space left"
         ),
         title="NCCL cannot make its files in shared memory (/dev/shm)",
         meaning="/dev/shm is full or too small; Docker's default is 64 MiB.",
@@ -113,7 +117,10 @@ RULES: tuple[WarningRule, ...] = (
     ),
     WarningRule(
         key="interface",
-        pattern=_rule(r"no (?:socket|usable listening) interface|No (?:IP )?interface found(?! in the same)"),
+        pattern=_rule(
+            r"no (?:socket|usable listening) interface|No (?:IP )?interface found(?! in the same)|"
+            r"address.{0,40}with family \d+ is neither AF_INET"
+        ),
         title="NCCL finds no network interface that it may use",
         meaning="NCCL_SOCKET_IFNAME matches no interface of this host, or none has an address.",
         severity=Severity.CRITICAL,
@@ -134,6 +141,38 @@ RULES: tuple[WarningRule, ...] = (
         action="Install the plugin, or remove the variable",
         command="unset NCCL_NET",
         cause_class="network:plugin_missing",
+    ),
+    WarningRule(
+        key="libibverbs",
+        pattern=_rule(r"(?:open|load)\w* libibverbs"),
+        title="libibverbs is missing: NCCL cannot use InfiniBand or RoCE",
+        meaning=(
+            "On one host this means nothing. Between hosts with RDMA NICs NCCL then uses TCP sockets; a container "
+            "image without rdma-core looks like that."
+        ),
+        severity=Severity.INFO,
+        fault=Fault.SOFTWARE,
+        team=Team.PLATFORM,
+        action="Put rdma-core's libraries into the image",
+        command="ldconfig -p | grep libibverbs   # apt-get install libibverbs1 ibverbs-providers",
+        cause_class="network:socket_fallback",
+    ),
+    WarningRule(
+        key="rdma-device",
+        pattern=_rule(
+            r"ibv_(?:open_device|get_device_list|query_(?:device|port))\w* failed|NET/IB ?: Unable to open device"
+        ),
+        title="An RDMA device is there and cannot be opened",
+        meaning=(
+            "The kernel shows the device and the process may not use it; a container without /dev/infiniband looks "
+            "like that. NCCL goes on without it, in the end over TCP sockets."
+        ),
+        severity=Severity.WARNING,
+        fault=Fault.CONFIG,
+        team=Team.PLATFORM,
+        action="Give the container the devices, and see whether it can use them",
+        command="ls -l /dev/infiniband; ibv_devinfo   # docker run --device=/dev/infiniband --ulimit memlock=-1",
+        cause_class="network:socket_fallback",
     ),
     WarningRule(
         key="plugin",
@@ -203,6 +242,40 @@ RULES: tuple[WarningRule, ...] = (
         cause_class="gpu:nvlink",
     ),
     WarningRule(
+        key="peer-access",
+        pattern=_rule(
+            r"peer access is not supported|failed to open CUDA IPC handle|cudaIpc(?:Open|Get)MemHandle.{0,60}fail"
+        ),
+        title="GPUs of a host cannot reach each other's memory",
+        meaning=(
+            "NCCL chose direct copies between two GPUs and the driver refuses them: GPUs that cannot do it, or "
+            "processes that do not see the same GPUs."
+        ),
+        severity=Severity.CRITICAL,
+        fault=Fault.HOST,
+        team=Team.PLATFORM,
+        action="See which pairs may copy directly, and try once through host memory",
+        command="nvidia-smi topo -p2p r; NCCL_P2P_DISABLE=1 <the same job>",
+        confidence=Confidence.MEDIUM,
+        cause_class="gpu:p2p_off",
+    ),
+    WarningRule(
+        key="nvls-bind",
+        pattern=_rule(FATAL_NVLS),
+        title="GPUs cannot join the NVSwitch's reduction (NVLS): the job fails",
+        meaning=(
+            "As a warning, and not as information, this line ends the job. NCCL names the cause itself: the Fabric "
+            "Manager or the NVSwitches are not in order. Plain copies over NVLink may look well all the same."
+        ),
+        severity=Severity.CRITICAL,
+        fault=Fault.HOST,
+        team=Team.HARDWARE,
+        action="Look at the fabric's state, restart the Fabric Manager or the host; without NVLS the job may run slower",
+        command="nvidia-smi -q | grep -A4 -i fabric; systemctl status nvidia-fabricmanager   # meanwhile NCCL_NVLS_ENABLE=0",
+        confidence=Confidence.MEDIUM,
+        cause_class="gpu:nvls_off",
+    ),
+    WarningRule(
         key="imex",
         pattern=_rule(r"MNNVL .{0,60}not working"),
         title="NVLink between hosts is there but does not work (IMEX)",
@@ -230,7 +303,8 @@ RULES: tuple[WarningRule, ...] = (
     WarningRule(
         key="sizes",
         pattern=_rule(
-            r"message truncated|collective mismatch|mismatch in rank count|mismatch in info from procs"
+            r"message truncated|collective mismatch|Mismatched collective|mismatch in rank count|"
+            r"mismatch in info from procs"
         ),
         title="Ranks disagree about a collective: sizes, order or settings differ",
         meaning="Some ranks call other collectives or sizes, or run with other NCCL_ settings than the rest.",
@@ -387,7 +461,8 @@ RULES: tuple[WarningRule, ...] = (
     WarningRule(
         key="system-error",
         pattern=_rule(
-            r"unhandled (?:system|cuda) error|internal error|Failed to execute operation|Proxy Call to rank"
+            r"unhandled (?:system|cuda) error|internal error|Failed to execute operation|Proxy Call to rank|"
+            r"Socket (?:recv|send) failed"
         ),
         title="NCCL stopped with an error whose cause stands elsewhere in the log",
         meaning="The line only says that a call failed; lines before it, or other ranks, tell which.",
@@ -401,8 +476,26 @@ RULES: tuple[WarningRule, ...] = (
     ),
 )
 
-# Warnings about NVLS are nccl-log-nvls's.
-_ELSEWHERE = re.compile(r"NVLink SHARP|\bNVLS\b")
+# Warnings about NVLS are nccl-log-nvls's, but for the one that ends the job.
+_ELSEWHERE = re.compile(rf"^(?!.*{FATAL_NVLS}).*(?:NVLink SHARP|\bNVLS\b)", re.DOTALL)
+
+# Words of a call that did not succeed, whatever it was.
+_FAILED = re.compile(
+    r"\bfail(?:s|ed|ure)?\b|\berrors?\b|\bunable to\b|\bc(?:an|ould) ?not\b|\binvalid\b|\btimed? ?out\b|"
+    r"\bunsupported\b|\bnot supported\b|\bno space\b|\bdenied\b",
+    re.IGNORECASE,
+)
+
+
+# What did not work, and NCCL has another way.
+_WENT_ON = re.compile(
+    r"\binstead\b|\bfall(?:s|ing)? ?back\b|\bproceeding\b|\bignor(?:ed|ing)\b|\bretrying\b", re.IGNORECASE
+)
+
+
+def tells_of_failure(line: LoggedWarning) -> bool:
+    """The text of a warning that no rule knows speaks of something that did not work, and of no other way."""
+    return bool(_FAILED.search(line.text)) and not _WENT_ON.search(line.text)
 
 
 def classify(lines: Sequence[LoggedWarning]) -> tuple[tuple[MetWarning, ...], tuple[LoggedWarning, ...]]:

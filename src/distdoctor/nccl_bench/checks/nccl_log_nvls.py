@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from distdoctor.nccl_bench.analysis.log_platform import expects_nvls, gpu_models
+from distdoctor.nccl_bench.analysis.nccl_warnings import FATAL_NVLS
 from distdoctor.nccl_bench.checks.base import BenchCheck, Found, NotApplicable, Outcome, Passed
 from distdoctor.nccl_bench.checks.log_view import log_or_reason, override_evidence, unsaid
 from distdoctor.nccl_bench.facts.bench import BenchFacts
@@ -36,6 +37,8 @@ def check_nvls(facts: BenchFacts) -> Sequence[Outcome]:
         return [Passed(detail=working)]
     if log.library == "RCCL":
         return [NotApplicable(detail="RCCL: AMD GPUs have no NVSwitch")]
+    if any(re.search(FATAL_NVLS, each) for each in log.warnings):
+        return [NotApplicable(detail="its set-up failed, which NCCL's warning tells")]
     if log.nvls_failures:
         return [_found(facts, log, Severity.WARNING, Confidence.HIGH)]
     per_host = _gpus_per_host(log)

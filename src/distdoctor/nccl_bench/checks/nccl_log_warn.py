@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from distdoctor.nccl_bench.analysis.nccl_warnings import MetWarning, classify
+from distdoctor.nccl_bench.analysis.nccl_warnings import MetWarning, classify, tells_of_failure
 from distdoctor.nccl_bench.checks.base import BenchCheck, Found, Outcome, Passed
 from distdoctor.nccl_bench.checks.log_view import log_or_reason
 from distdoctor.nccl_bench.facts.bench import BenchFacts
 from distdoctor.nccl_bench.facts.nccl_log import LoggedWarning, NcclLog
-from distdoctor.report.model import Action, Confidence, Evidence, Fault, Scope, Severity
+from distdoctor.report.model import Action, Confidence, Evidence, Fault, Scope, Severity, Team
 
 _MAX_SHOWN = 5
 
@@ -19,7 +19,7 @@ _PORT_EVENT = re.compile(r"NET/IB ?: ([\w.\-]+:\d+)")
 
 
 def check_warnings(facts: BenchFacts) -> Sequence[Outcome]:
-    """One finding for each kind of failure that is known; the other warnings in one info."""
+    """One finding for each kind of failure that is known; of the others, failures and mere remarks apart."""
     log = log_or_reason(facts)
     if not isinstance(log, NcclLog):
         return [log]
@@ -32,8 +32,12 @@ def check_warnings(facts: BenchFacts) -> Sequence[Outcome]:
         for each in met
     )
     outcomes: list[Outcome] = [_found(log, each, has_cause=has_cause) for each in met]
-    if others:
-        outcomes.append(_others(log, others))
+    failures = [each for each in others if tells_of_failure(each)]
+    remarks = [each for each in others if each not in failures]
+    if failures:
+        outcomes.append(_unknown_failure(log, failures, explained=has_cause))
+    if remarks:
+        outcomes.append(_others(log, remarks))
     return outcomes or [Passed(detail="NCCL warns of nothing but NVLS")]
 
 
@@ -80,6 +84,49 @@ def _scope(lines: Sequence[LoggedWarning]) -> Scope:
         if port:
             links.setdefault(f"{each.host} {port[1]}" if each.host else port[1])
     return Scope(hosts=hosts[:20], links=tuple(links)[:20])
+
+
+def _unknown_failure(log: NcclLog, lines: Sequence[LoggedWarning], *, explained: bool) -> Found:
+    """Calls that failed in words that no rule knows: a lead, and a surer one where NCCL gave up because of it."""
+    gave_up = log.returned_errors > 0
+    return Found(
+        key="failure",
+        title="NCCL tells of a failure that no rule here knows",
+        severity=Severity.INFO if explained else Severity.WARNING,
+        confidence=Confidence.MEDIUM if gave_up else Confidence.LOW,
+        evidence=(
+            *_evidence(log, lines),
+            *(
+                [
+                    Evidence(
+                        text=f"a call of NCCL came back with an error ({log.returned_errors} lines)",
+                        value=log.returned_errors,
+                        unit="lines",
+                        source=log.place_of("returned error"),
+                    )
+                ]
+                if gave_up
+                else []
+            ),
+        ),
+        explanation=(
+            "The words are NCCL's own, or those of its network plugin. "
+            + (
+                "The call that met it was given up, which ends most jobs."
+                if gave_up
+                else "Whether the job went on is not in these lines."
+            )
+        ),
+        actions=(
+            Action(
+                team=Team.JOB_OWNER,
+                text="Look the line up as it stands, and read what precedes it on this rank",
+                command="grep -n -B5 -m1 'NCCL WARN' <log of this rank>",
+            ),
+        ),
+        scope=_scope(lines),
+        fault=Fault.UNKNOWN,
+    )
 
 
 def _others(log: NcclLog, lines: Sequence[LoggedWarning]) -> Found:

@@ -173,6 +173,8 @@ class NcclLog:
     """GPUs whose CPU affinity is the whole machine: no NUMA information."""
     warned: tuple[LoggedWarning, ...] = ()
     """`warnings` with host and place."""
+    returned_errors: int = 0
+    """Lines that show a whole call of NCCL come back with an error: "init.cc:1534 -> 2"."""
     invalid_settings: tuple[str, ...] = ()
     """ "Invalid value x for NCCL_Y, using default 0."."""
 

@@ -14,6 +14,15 @@ _BANNER = re.compile(
     r"\b(R?CCL|NCCL) version ?:? ?(\d+\.\d+\.\d+)(?:\+(?:cuda|hip)| compiled with CUDA|-HEAD)"
 )
 
+# Up to 2.3 the library's name is not there: "host:123:130 [0] INFO …", "host:123:130 [0] include/socket.h:360 WARN …".
+_OLD_MARK = re.compile(r"(?<=:\d)\d* \[\d{1,4}\] (?:\S{1,80}:\d+ )?(INFO|WARN) ")
+
+# What a program prints of ncclGetLastError: the text of the library's last warning follows in a line of its own.
+_LAST_ERROR = re.compile(r"\bLast error: ?$")
+_NCCL_ERROR = re.compile(r"nccl[A-Z]\w*Error|ncclInvalid|NCCL error|ncclRemoteError")
+_LINES_TO_LAST_ERROR = 3
+_RANK_PREFIX = re.compile(r"^\s*(?:\[[^\]\s]{1,80}\]:?\s*)+")
+
 _DEVICE = re.compile(r"\[(\d{1,4})\]$")
 # The prefix of the message that follows in the same line; what it is glued to cannot be told from its host.
 _NEXT_PREFIX = re.compile(r"(?<!\S)\S{0,200}:\d{1,10}:\d{1,10} \[\d{1,4}\] (?:[^\n\[]{1,200}:\d+ )?$")
@@ -53,7 +62,12 @@ def nccl_lines(text: str) -> Iterator[LogLine]:
     """Every message of NCCL in `text`, in order; several in one line when processes wrote at once."""
     lines = text.split("\n")
     for index, line in enumerate(lines):
+        if line.rstrip().endswith("Last error:") and (told := _last_error(lines, index)) is not None:
+            yield told
+            continue
         if "CCL" not in line:
+            if "] " in line and (old := _old_line(index + 1, line)) is not None:
+                yield old
             continue
         unfinished = index == len(lines) - 1
         marks = list(_MARK.finditer(line))[:_MAX_MESSAGES_A_LINE]
@@ -70,6 +84,23 @@ def nccl_lines(text: str) -> Iterator[LogLine]:
             yield _line(index + 1, prefix, mark, body, unfinished=unfinished)
             # Of a later message in the line the host may be glued to the text before it, so none is named.
             prefix = ""
+
+
+def _old_line(number: int, line: str) -> LogLine | None:
+    mark = _OLD_MARK.search(line)
+    if mark is None:
+        return None
+    prefix = line[: mark.end(0) - len(mark[1]) - 1]
+    return _line(number, prefix, mark, line[mark.end() :], unfinished=False)
+
+
+def _last_error(lines: list[str], index: int) -> LogLine | None:
+    """The warning that a program repeats as the last one of the library, when errors of NCCL stand before it."""
+    before = lines[max(0, index - _LINES_TO_LAST_ERROR) : index + 1]
+    if index + 1 >= len(lines) or not any(_NCCL_ERROR.search(each) for each in before):
+        return None
+    text = _RANK_PREFIX.sub("", lines[index + 1][:_MAX_MESSAGE_CHARACTERS]).strip()
+    return LogLine(number=index + 2, level="WARN", text=text) if text else None
 
 
 def banner_version(text: str) -> tuple[str, str] | None:

@@ -125,6 +125,7 @@ def _facts(notes: Notes) -> NcclLog:
         warnings=tuple(each.text for each in notes.warnings.values()),
         warned=_warned(notes),
         unplaced_gpus=len(notes.unplaced),
+        returned_errors=notes.returned_errors,
         init_s=notes.most.get("init"),
         hosts=tuple(notes.hosts),
         num_processes=len(notes.processes) or None,

@@ -68,6 +68,7 @@ def merge_logs(logs: Sequence[NcclLog]) -> NcclLog:
             (each for log in logs for each in log.algorithms),
         ),
         overrides=_by(lambda each: (each.name, each.value), (each for log in logs for each in log.overrides)),
+        returned_errors=sum(log.returned_errors for log in logs),
         invalid_settings=_distinct(text for log in logs for text in log.invalid_settings),
         warnings=_distinct(text for log in logs for text in log.warnings)[:MAX_WARNINGS],
         warned=_warned(logs),

@@ -56,6 +56,7 @@ class Notes:
     gpu_models: dict[str, None] = field(default_factory=dict)
     unplaced: set[str] = field(default_factory=set)
     too_far: int = 0
+    returned_errors: int = 0
     bootstrap: LoggedNic | None = None
 
     def where(self, line: LogLine | int) -> str:

@@ -25,6 +25,9 @@ _TELLING_INFO = re.compile(
     r"Call to connect|socketStartConnect|socketPollConnect|Connection closed by remote peer|Got completion|"
     r"async (?:fatal )?event|exceeded timeouts|Connect to .{1,80} failed",
 )
+# The files of NCCL's own calls: an error that reaches them is handed to the program. Deeper files return errors that
+# NCCL gets over, such as a network that is not there ("net.cc:55 -> 3").
+_RETURNED = re.compile(r"\b(?:init|group|enqueue|collectives)\.cc?[up]{0,2}:\d+ -> [1-9]\d?\b")
 _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
 _RANK_ROW = re.compile(
     r"#\s+Rank\s+\d+\s+(?:Group\s+\d+\s+)?Pid\s+(\d+)\s+on\s+(\S+)\s+device\s+(\d+)\s+\[[^\]]{1,20}\]\s+(\S.{1,80}?)\s*$"
@@ -36,6 +39,9 @@ def read_setting_line(line: LogLine, notes: Notes) -> None:
     text = line.text
     if line.level == "WARN" or (line.level == "INFO" and _TELLING_INFO.search(text)):
         _warning(line, notes)
+    if " -> " in text and line.level == "INFO" and _RETURNED.search(text):
+        notes.returned_errors += 1
+        notes.mark("returned error", line)
     if " set " in text:
         _override(line, notes)
     if text.startswith("Invalid value") and _INVALID.search(text) and len(notes.invalid) < MAX_WARNINGS:
