@@ -164,6 +164,30 @@ def test_efa_routes_without_gpudirect_are_found_and_those_of_small_machines_are_
     assert found(NO_GDR, facts_of(small)).severity is Severity.INFO
 
 
+@pytest.mark.parametrize(("model", "severity"), [("Tesla T4", "info"), ("NVIDIA A100-SXM4-40GB", "warning")])
+def test_efa_of_small_machines_is_known_by_their_gpus_too(model: str, severity: str) -> None:
+    text = f"#  Rank  0 Group  0 Pid    21 on    trainer-7 device  0 [0x0f] {model}\n" + lines(
+        "Using network AWS Libfabric", "Channel 00/0 : 0[0] -> 1[0] [send] via NET/AWS Libfabric/0"
+    )
+    assert found(NO_GDR, facts_of(text)).severity.value == severity
+
+
+def test_a_plugin_that_does_without_gpudirect_is_a_lead_until_it_is_known_to_be_used() -> None:
+    text = lines("NET/OFI Could not disable CUDA API usage for HMEM, disabling GDR")
+    assert found(NO_GDR, facts_of(text)).confidence is Confidence.LOW
+    assert found(NO_GDR, facts_of(text + lines("Using network AWS Libfabric"))).confidence is Confidence.HIGH
+
+
+def test_a_distance_is_the_reason_that_the_title_names() -> None:
+    text = lines(
+        "Using network IB",
+        "GPU Direct RDMA Disabled for GPU 0[0] / HCA 0 (distance 4 >= 2)",
+        "Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/0",
+        TWO_HOSTS,
+    )
+    assert found(NO_GDR, facts_of(text)).title == "GPUDirect RDMA is off: GPU and NIC are too far apart"
+
+
 def test_all_routes_with_gpudirect_are_passed_though_some_pairs_are_far_apart() -> None:
     text = lines(
         "Using network IB",

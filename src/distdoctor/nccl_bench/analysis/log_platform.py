@@ -34,6 +34,9 @@ _EC2 = (
     (re.compile(r"^g6", re.IGNORECASE), "L4"),
 )
 
+# GPUs of EC2 machines (g4dn, g5, g6, p3dn) whose EFA does not reach GPU memory.
+_EFA_WITHOUT_GPUDIRECT = re.compile(r"\b(?:T4|A10G?|L4|V100)\b", re.IGNORECASE)
+
 # From a GPU to its NVSwitches, GB/s as NCCL models it: 18 links of 20 or 20.6 (H100), 8 of 20.6 (H800), 18 of 40.1
 # (B200). A100 has 12 of 20, V100 6 of 20 (NVIDIA/nccl src/graph/topo.h).
 _HOPPER_SWITCH_GBPS = 300.0
@@ -122,6 +125,9 @@ def lacks_gpudirect_by_design(facts: BenchFacts) -> str | None:
     log = facts.nccl_log
     if log is not None and log.platform and re.match(r"g\d|p3", log.platform, re.IGNORECASE):
         return f"EC2 {log.platform} has EFA without GPUDirect RDMA"
+    is_efa = log is not None and (log.provider == "efa" or any("Libfabric" in each for each in log.networks))
+    if is_efa and models and all(_EFA_WITHOUT_GPUDIRECT.search(model) for model in models):
+        return f"EC2 machines with {models[0]} have EFA without GPUDirect RDMA"
     return None
 
 

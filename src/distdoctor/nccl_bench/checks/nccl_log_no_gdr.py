@@ -22,6 +22,9 @@ def check_gpudirect(facts: BenchFacts) -> Sequence[Outcome]:
     if not isinstance(log, NcclLog):
         return [log]
     network = rdma_network(log)
+    if network is None and log.gpudirect_disabled and log.plugin_lines:
+        # The plugin speaks of itself; that NCCL uses it is not said.
+        return [_found(facts, log, "the plugin's network", ())]
     if network is None:
         if socket_use(log) is not None:
             return [NotApplicable(detail="no RDMA network is used")]
@@ -56,12 +59,18 @@ def _found(facts: BenchFacts, log: NcclLog, network: str, without: Sequence[Rout
     all_routes = len(net_routes(log))
     partly = bool(without) and len(without) < all_routes
     title = "RDMA goes through host memory: GPUDirect is off"
-    if partly:
+    if log.gpudirect_too_far and not log.gpudirect_disabled:
+        title = "GPUDirect RDMA is off: GPU and NIC are too far apart"
+    elif partly:
         title = f"{len(without)} of {all_routes} network routes go through host memory, not GPUDirect"
     return Found(
         title=title,
         severity=Severity.INFO if by_design or harmless else Severity.WARNING,
-        confidence=Confidence.MEDIUM if partly or not log.gpudirect_disabled else Confidence.HIGH,
+        confidence=Confidence.LOW
+        if rdma_network(log) is None
+        else Confidence.MEDIUM
+        if partly or not log.gpudirect_disabled
+        else Confidence.HIGH,
         evidence=_evidence(log, network, without, by_design or (hosts.why if harmless else None)),
         explanation=(
             "Without GPUDirect RDMA the NIC cannot read and write GPU memory: each message is copied to host memory "

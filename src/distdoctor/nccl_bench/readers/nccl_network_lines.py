@@ -109,6 +109,9 @@ def _libfabric(line: LogLine, notes: Notes) -> None:
         found = pattern.search(line.text)
         if found:
             notes.first(what, found[1].rstrip("."), line)
+    if "disabling GDR" in line.text or "GDR is disabled" in line.text:
+        notes.gpudirect["all NICs (the plugin)"] = False
+        notes.mark("gpudirect off", line)
     nics = _FOUND_NICS.search(line.text)
     if nics:
         notes.highest("nics found", int(nics[1]), line)
