@@ -69,6 +69,7 @@ def _facts(draft: Draft, file_label: str, label: str) -> BenchFacts:
         num_ranks=num_ranks,
         iters=draft.settings.iters if draft.settings else None,
         validation=_validation(draft),
+        footer_ok=draft.bounds is not None and draft.bounds.okay is True and not draft.bounds.count,
     )
     return BenchFacts(
         origin=Origin.TABLE,

@@ -9,6 +9,7 @@ from distdoctor.nccl_bench.definitions import algbw_gbps, busbw_gbps
 from distdoctor.nccl_bench.facts.rows import Group, Row, WrongData
 from distdoctor.nccl_bench.readers.columns import Half, TableRow
 from distdoctor.nccl_bench.readers.data_types import torch_name
+from distdoctor.nccl_bench.readers.inference import UNCHECKED_IN_PLACE
 from distdoctor.nccl_bench.readers.numbers import Printed, parse_number
 
 # The largest error that versions with an `error` column allowed, for half precision; others are stricter. Source:
@@ -29,8 +30,12 @@ def rows_of_table(
     num_ranks: int | None,
     iters: int | None,
     validation: int | None,
+    footer_ok: bool = False,
 ) -> tuple[Row, ...]:
-    """Each half as a row of its own; halves without a usable time are left out."""
+    """Each half as a row of its own; halves without a usable time are left out.
+
+    `footer_ok`: the run's own footer found no value out of bounds.
+    """
     unit_us = time_unit_us(table)
     rows = []
     for row in table:
@@ -38,7 +43,7 @@ def rows_of_table(
             time_us = _time_us(row, half, unit_us)
             if time_us is None:
                 continue
-            wrong, validated = checked(half.check, row.counts_wrong)
+            wrong, validated = _checked(half, row, collective, footer_ok=footer_ok)
             i_min, i_max, i_p99 = (each.value if each else None for each in half.iterations or (None,) * 3)
             rows.append(
                 Row(
@@ -67,6 +72,19 @@ def rows_of_table(
                 )
             )
     return tuple(rows)
+
+
+def _checked(half: Half, row: TableRow, collective: str, *, footer_ok: bool) -> tuple[WrongData | None, bool]:
+    """What the check column says of one half, where it says anything.
+
+    Old versions print an error for halves that nothing is compared with. Of numbers in a column of errors the footer
+    decides, which knew what each data type may lose; "nan" it let pass.
+    """
+    is_error = row.counts_wrong is False and parse_number(half.check.rstrip("*")) is not None
+    if half.in_place and collective in UNCHECKED_IN_PLACE and row.counts_wrong is not True:
+        return None, False
+    wrong, validated = checked(half.check, row.counts_wrong)
+    return (None if is_error and footer_ok else wrong), validated
 
 
 def checked(check: str, counts_wrong: bool | None) -> tuple[WrongData | None, bool]:
