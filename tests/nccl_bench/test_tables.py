@@ -195,11 +195,41 @@ def test_wrong_elements_are_kept_with_their_line(layout: str) -> None:
 def test_an_error_column_counts_nothing_and_large_errors_are_wrong() -> None:
     printer = Printer(layout="2019")
     assert all(row.wrong is None and row.validated for row in read(printer.text()).rows)
-    spoilt = printer.text().replace("5e-07", "2e+02", 1)
+    spoilt = printer.text().replace("5e-07", "2e+02", 1).replace("values : 0 OK", "values : 1 FAILED")
     (row,) = [row for row in read(spoilt).rows if row.wrong]
     assert row.wrong is not None
     assert row.wrong.elements == 0
     assert "2e+02" in row.wrong.example
+
+
+def test_of_errors_the_footer_decides_but_not_of_nan() -> None:
+    """Each data type may lose as much as it does, which the run's footer knows; "nan" passes its comparison."""
+    printer = Printer(layout="2019")
+    assert not any(row.wrong for row in read(printer.text().replace("5e-07", "2e-02", 1)).rows)
+    assert any(row.wrong for row in read(printer.text().replace("5e-07", "  nan", 1)).rows)
+
+
+@pytest.mark.parametrize("collective", ["alltoall", "sendrecv"])
+def test_an_error_of_a_half_that_nothing_is_compared_with_is_no_error(collective: str) -> None:
+    """Versions with a column of errors print one for these, and it is as large as it likes."""
+    printer = Printer(collective=collective, layout="2019")
+    text = "\n".join([*printer.head(), *printer.columns(), *printer.rows()]).replace("  N/A", "1e+00")
+    facts = read(text)
+    assert facts.rows[0].collective == canonical_name(collective)
+    assert not any(row.wrong for row in facts.rows)
+    assert not any(row.validated for row in facts.rows if row.in_place)
+
+
+@pytest.mark.parametrize("tag", ["[0]", "[1,0]<stdout>:"])
+def test_marks_before_each_part_of_a_row_are_not_of_it(tag: str) -> None:
+    """A launcher marks what one write brings, and a row is written in three."""
+    printer = Printer()
+    rows = []
+    for size, row in zip(SIZES, printer.rows(), strict=True):
+        first, second = printer.half(size, False), printer.half(size, True)
+        rows.append(tag + row[: -len(first + second)] + tag + first + tag + second)
+    facts = read("\n".join([*(tag + line for line in (*printer.head(), *printer.columns())), *rows]))
+    assert [row.busbw_gbps for row in facts.rows] == [row.busbw_gbps for row in read(printer.text()).rows]
 
 
 def test_validation_that_is_off_is_not_validation() -> None:

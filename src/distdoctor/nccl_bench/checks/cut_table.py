@@ -17,7 +17,7 @@ _INTERRUPTED = re.compile(r"\^C|\bTerminated\b|CANCELLED AT(?!.*DUE TO TIME LIMI
 
 
 def check_cut_table(facts: BenchFacts) -> Sequence[Outcome]:
-    """Critical when the run failed or its plan is not done; a warning when only the shape says so.
+    """Critical when the run failed or broke off within a row; a warning when the text just ends before the plan does.
 
     Rows that somebody pasted without head and footer are no answer: whether that run ended is not seen.
     """
@@ -45,6 +45,13 @@ def _after(facts: BenchFacts, table: TableNotes) -> str:
     return "before its first size"
 
 
+def _planned(table: TableNotes, *, has_rows: bool) -> str:
+    """ " of 8 GiB" where the run's settings say how far it was to go."""
+    if table.planned_max_bytes is None or not has_rows:
+        return ""
+    return f" of {format_bytes(table.planned_max_bytes)}"
+
+
 def _failed(facts: BenchFacts, table: TableNotes) -> Found:
     return Found(
         title=f"the network test failed {_after(facts, table)}",
@@ -66,7 +73,7 @@ def _cut(facts: BenchFacts, table: TableNotes) -> Found:
         title=(
             f"the network test stopped {_after(facts, table)}: it hung or was ended"
             if table.cut_is_likely
-            else f"the table stops {_after(facts, table)}: the test may have hung there"
+            else f"the table stops {_after(facts, table)}{_planned(table, has_rows=bool(facts.rows))}: hung, ended or copied in part"
         ),
         severity=Severity.CRITICAL if table.cut_is_likely else Severity.WARNING,
         confidence=Confidence.MEDIUM,

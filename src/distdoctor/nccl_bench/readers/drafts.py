@@ -43,6 +43,8 @@ def _read_stream(lines: Iterable[TableLine], stream: str) -> list[Draft]:
     reader = _Reader(stream)
     for line in lines:
         reader.take(line)
+    for draft in reader.drafts:
+        reader.end(draft)
     return [draft for draft in _joined(reader.drafts) if draft.is_table]
 
 
@@ -71,6 +73,13 @@ class _Reader:
             handler(self, line)
         self.was_command = line.kind is Kind.COMMAND
         self.was_device = line.kind is Kind.DEVICE
+
+    def end(self, draft: Draft) -> None:
+        """Where no row has its other half, the last one did not break off: the run left that half out."""
+        if draft.unfinished is None or len(draft.rows) < 2 or any(row.is_whole for row in draft.rows):
+            return
+        self._keep(draft.unfinished, draft)
+        draft.unfinished = None
 
     def _begin(self, line: TableLine) -> Draft:
         """The draft that a line of a head belongs to: a new one when the current has rows or a footer."""

@@ -27,7 +27,7 @@ class Ending:
     ended: bool
     cut: str | None = None
     likely: bool = True
-    """False: only the shape of what is there says that it was cut."""
+    """False: the text ends behind a whole row, so that a copy of a part looks the same."""
     excerpt: bool = False
     planned_max_bytes: int | None = None
 
@@ -58,8 +58,9 @@ def judge_ending(draft: Draft) -> Ending:
     last = last_size(draft)
     if draft.has_ellipsis:
         return Ending(ended=True, excerpt=True, planned_max_bytes=planned)
-    if planned is not None and last is not None:
+    if planned is not None and last is not None and draft.has_head:
         return _against_plan(draft, last, planned)
+    # A command above rows, and no head between them: somebody quoted a part, and its plan says nothing of its end.
     return _by_shape(draft.rows)
 
 
@@ -83,7 +84,8 @@ def _against_plan(draft: Draft, last: int, planned: int) -> Ending:
     if following > planned or last + slack >= planned:
         return Ending(ended=True, excerpt=True, planned_max_bytes=planned)
     cut = f"no footer after the row of {format_bytes(last)}, and sizes up to {format_bytes(planned)} were asked for"
-    return Ending(ended=False, cut=cut, planned_max_bytes=planned)
+    # The text ends behind a whole row: the run may have stopped there, or whoever copied it.
+    return Ending(ended=False, cut=cut, likely=False, planned_max_bytes=planned)
 
 
 def _rounding(rows: Sequence[TableRow]) -> int:

@@ -144,6 +144,8 @@ _TIME = re.compile(
 _OUTPUT_NAME = re.compile(r"<?\b(?:stdout|stderr|stdin)\b>?", re.IGNORECASE)
 _MAX_PREFIX_CHARACTERS = 200
 _MAX_NAME_CHARACTERS = 120
+# A launcher that marks whatever one write brought: nccl-tests prints a row in several.
+_LEADING_TAG = re.compile(r"\s*(\[(?:[\w.@-]+,\s*)?\d+\](?:<\w+>:?)?)")
 _RANK_TAG = re.compile(r"\s*(?:\[[\w.@-]*?,?\s*\d+,\s*\d+\]|\[\d+\](?=\s)|\d+:(?=\s))")
 
 
@@ -162,6 +164,7 @@ def _classified(text: str) -> Iterator[TableLine]:
         line = whole[:MAX_LINE_CHARACTERS]
         if line.count("|") > 5:  # a row made into a Markdown table
             line = line.replace("|", " ")
+        line = _without_repeated_tags(line)
         found = _classify(line)
         if found is None:
             gap = gap or bool(line.strip(" \t#|>"))
@@ -176,6 +179,14 @@ def _classified(text: str) -> Iterator[TableLine]:
             after_gap=gap,
         )
         gap = False
+
+
+def _without_repeated_tags(line: str) -> str:
+    """The line with its leading mark once: "[0]  1024 … -1[0]  12.5 …" has it before each part of a row."""
+    tag = _LEADING_TAG.match(line)
+    if tag is None or line.find(tag[1], tag.end()) < 0 or "CCL" in line:
+        return line
+    return line[: tag.end()] + line[tag.end() :].replace(tag[1], " ")
 
 
 def _classify(line: str) -> tuple[Kind, int] | None:
