@@ -160,13 +160,37 @@ def test_a_choice_not_to_validate_is_no_essential_skip() -> None:
 # Tables that stop.
 
 
-def test_sizes_that_were_asked_for_and_are_missing_are_critical() -> None:
+def test_sizes_that_were_asked_for_and_are_missing_may_also_have_been_left_out_by_a_copy() -> None:
     outcome = found(check_cut_table(table(Printer(), rows=9, footer=False)))
-    assert outcome.severity is Severity.CRITICAL
-    assert outcome.confidence is Confidence.MEDIUM
-    assert outcome.title == "the network test stopped after 256 KiB: it hung or was ended"
+    assert (outcome.severity, outcome.confidence) == (Severity.WARNING, Confidence.MEDIUM)
+    assert outcome.title == "the table stops after 256 KiB of 4 GiB: hung, ended or copied in part"
     assert "4 GiB" in (outcome.evidence[0].expected or "")
+    assert outcome.cause_class == "truncated"
+
+
+def test_a_row_that_was_begun_shows_where_the_run_stood() -> None:
+    printer = Printer()
+    text = "\n".join([*printer.head(), *printer.columns(), *printer.rows()[:9], printer.rows()[9][:60]])
+    (facts,) = read_nccl_tests(text, "run.log")
+    outcome = found(check_cut_table(facts))
+    assert outcome.severity is Severity.CRITICAL
+    assert outcome.title == "the network test stopped at 512 KiB: it hung or was ended"
     assert outcome.cause_class == "hang"
+
+
+def test_rows_of_one_half_only_are_not_rows_that_broke_off() -> None:
+    printer = Printer()
+    halves = [row[: -len(printer.half(size, True))] for size, row in zip(SIZES, printer.rows(), strict=True)]
+    text = "\n".join([*printer.head(), *printer.columns(), *halves])
+    (facts,) = read_nccl_tests(text, "run.log")
+    assert isinstance(check_cut_table(facts)[0], NotSeen)
+
+
+def test_rows_quoted_below_a_command_say_nothing_of_the_runs_end() -> None:
+    printer = Printer(sizes=[64 * MIB, 128 * MIB, 256 * MIB])
+    text = "\n".join(["./build/all_reduce_perf -b 8 -e 8G -f 2 -g 8", *printer.columns(), *printer.rows()])
+    (facts,) = read_nccl_tests(text, "run.log")
+    assert isinstance(check_cut_table(facts)[0], NotSeen)
 
 
 def test_lines_of_a_failure_make_it_sure() -> None:
@@ -205,7 +229,7 @@ def test_a_shape_that_looks_cut_is_a_warning() -> None:
     outcome = found(check_cut_table(table(printer, head=False, footer=False)))
     assert outcome.severity is Severity.WARNING
     assert outcome.cause_class == "truncated"
-    assert "may have hung" in outcome.title
+    assert "hung, ended or copied in part" in outcome.title
 
 
 def test_an_excerpt_is_no_answer() -> None:
@@ -236,6 +260,19 @@ def test_failures_after_a_whole_table_are_a_warning() -> None:
 
 
 # Ranks that ran alone.
+
+
+def test_a_list_that_begins_at_rank_0_several_times_is_several_jobs() -> None:
+    """As an mpirun of binaries without MPI prints it, with two GPUs for each process."""
+    printer = Printer(num_ranks=2, layout="2022")
+    first = printer.devices()
+    second = [each.replace("node-00", "node-01").replace(" 400", " 770") for each in first]
+    text = "\n".join([printer.settings(), "#", "# Using devices", *first, *second, *printer.columns()])
+    (facts,) = read_nccl_tests(text, "run.log")
+    outcome = found(check_ranks_alone(facts))
+    assert outcome.severity is Severity.CRITICAL
+    assert outcome.title == "no network was tested: 2 processes ran alone, 2 GPUs each"
+    assert "nothing of the network" in outcome.explanation
 
 
 def test_processes_that_never_joined_are_critical() -> None:

@@ -34,15 +34,22 @@ def check_ranks_alone(facts: BenchFacts) -> Sequence[Outcome]:
 def _each_alone(facts: BenchFacts, processes: int | None) -> Found:
     proven = processes is not None and processes > 1
     what = f"{processes} processes" if proven else "several processes"
+    several = (facts.num_ranks or 1) > 1
+    alone = f"{facts.num_ranks} GPUs each" if several else "one GPU each"
     return Found(
-        title=f"no network was tested: {what} ran alone, one GPU each",
+        title=f"no network was tested: {what} ran alone, {alone}",
         severity=Severity.CRITICAL if proven else Severity.WARNING,
         confidence=Confidence.HIGH if proven else Confidence.MEDIUM,
         evidence=(_no_bus(facts), *_started(facts, processes)),
         explanation=(
-            "Each process printed a table of its own with one rank: they were started together and never joined. "
-            "nccl-tests does so when it is built without MPI support. A bus bandwidth of 0 then means that there was "
-            "no bus, not that it is slow; algbw is the speed of a copy inside one GPU."
+            "Each process began its ranks at 0 and printed a table of its own: they were started together and never "
+            "joined. nccl-tests does so when it is built without MPI support. "
+            + (
+                "The numbers are those of the GPUs of one host, and say nothing of the network between hosts."
+                if several
+                else "A bus bandwidth of 0 then means that there was no bus, not that it is slow; algbw is the speed "
+                "of a copy inside one GPU."
+            )
             + ("" if proven else " Runs with one GPU, repeated by hand, look the same.")
         ),
         actions=(
@@ -86,6 +93,9 @@ def _one_rank(facts: BenchFacts) -> Found:
 
 
 def _no_bus(facts: BenchFacts) -> Evidence:
+    if (facts.num_ranks or 1) > 1:
+        text = "the list of ranks begins at 0 several times: each process is a job of its own"
+        return Evidence(text=text, value=facts.num_ranks, unit="ranks a job", source=facts.label)
     average = facts.table.average_busbw_gbps if facts.table is not None else None
     text = "the table lists one rank, so that it has no bus bandwidth"
     if average == 0:

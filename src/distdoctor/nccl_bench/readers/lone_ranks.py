@@ -34,7 +34,12 @@ def mark_lone_processes(found: Sequence[BenchFacts], drafts: Sequence[Draft]) ->
 
 
 def is_alone(facts: BenchFacts, draft: Draft) -> bool:
-    """One rank: the list of ranks holds rank 0 only, or bytes were moved and busbw is 0."""
+    """One rank: the list of ranks holds rank 0 only, or bytes were moved and busbw is 0.
+
+    Also several jobs that one start made: their lists name the same ranks again, by other processes.
+    """
+    if jobs_listed(draft) > 1:
+        return True
     devices = by_rank(draft.devices)
     if devices and devices[-1].rank > 0:
         return False
@@ -43,11 +48,19 @@ def is_alone(facts: BenchFacts, draft: Draft) -> bool:
     return bool(facts.rows) and draft.is_alone and any(row.size_bytes for row in facts.rows)
 
 
+def jobs_listed(draft: Draft) -> int:
+    """How many processes call themselves rank 0 of one group: each of them is a job of its own."""
+    firsts = {(each.host, each.pid) for each in draft.devices if each.rank == 0}
+    groups = {each.group for each in draft.devices if each.rank == 0}
+    return len(firsts) if len(groups) <= 1 and all(pid is not None for _, pid in firsts) else 0
+
+
 def _processes(index: int, alone: Sequence[int], drafts: Sequence[Draft]) -> int | None:
     """How many processes ran side by side, where something proves it."""
     draft = drafts[index]
-    if draft.num_starts > 1:
-        return draft.num_starts
+    listed = jobs_listed(draft)
+    if max(draft.num_starts, listed) > 1:
+        return max(draft.num_starts, listed)
     streams = {drafts[other].stream for other in alone if _same_run(draft, drafts[other])}
     if len(streams) > 1:
         return len(streams)
