@@ -47,6 +47,18 @@ def test_a_dip_that_comes_back_is_to_know() -> None:
     assert found.severity is Severity.INFO
 
 
+def test_a_deep_dip_of_large_messages_is_a_warning_surer_when_it_is_wide() -> None:
+    narrow, wide, shallow = [30, 32, 19, 31, 42], [30, 32, 19, 24, 42], [30, 32, 24, 31, 42]
+    for bandwidths, severity, confidence in (
+        (narrow, Severity.WARNING, Confidence.LOW),
+        (wide, Severity.WARNING, Confidence.MEDIUM),
+        (shallow, Severity.INFO, Confidence.MEDIUM),
+    ):
+        (outcome,) = check_cliff(table(curve([float(each) for each in bandwidths], start=16 * MIB)))
+        assert isinstance(outcome, Found)
+        assert (outcome.severity, outcome.confidence) == (severity, confidence)
+
+
 def test_a_fall_among_small_sizes_is_to_know() -> None:
     (found,) = check_cliff(table(curve([1.4, 1.0], start=128 * KIB)))
     assert isinstance(found, Found)

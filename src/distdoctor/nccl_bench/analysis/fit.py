@@ -70,6 +70,8 @@ class Cliff:
     after_gbps: float
     recovers: bool
     """A larger size reaches the old bandwidth again: a dip, not a cliff."""
+    sizes_below: int = 1
+    """Sizes from the fall on that stay below the old bandwidth."""
 
     @property
     def drop(self) -> float:
@@ -146,6 +148,11 @@ def _cliff(curve: Sequence[tuple[int, float]], start: int, end: int) -> Cliff:
         before_gbps=before,
         after_gbps=curve[end][1],
         recovers=any(bandwidth >= RECOVERED * before for _, bandwidth in curve[end + 1 :]),
+        sizes_below=1
+        + next(
+            (n for n, (_, bandwidth) in enumerate(curve[end + 1 :]) if bandwidth >= RECOVERED * before),
+            len(curve) - end - 1,
+        ),
     )
 
 

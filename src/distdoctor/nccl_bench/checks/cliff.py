@@ -26,11 +26,15 @@ from distdoctor.units import MIB, format_bytes
 # Below this size algorithms and protocols change hands, and a step down costs little. Our own threshold.
 MATTERS_FROM_BYTES = MIB
 
+# A dip by a third among messages as large as gradient buckets costs every step that uses them: users of aws-ofi-nccl lost 41 % at 64 MiB (its issue 65). Our own thresholds; healthy published tables have none.
+BIG_DIP_BYTES = 32 * MIB
+BIG_DIP_DROP = 1 / 3
+
 MAX_NAMED = 6
 
 
 def check_cliff(facts: BenchFacts) -> Sequence[Outcome]:
-    """Falls that stay are warnings; dips that come back and falls among small sizes are to know."""
+    """Falls that stay and wide dips of large messages are warnings; other dips, and small sizes, are to know."""
     curves = [curve for curve in curves_of(facts.rows) if (curve.num_ranks or 2) > 1]
     shapes = [curve for curve in curves if len(curve.fastest) > 1]
     if not shapes:
@@ -61,6 +65,10 @@ def check_cliff(facts: BenchFacts) -> Sequence[Outcome]:
 
 def _is_serious(cliff: Cliff) -> bool:
     return not cliff.recovers and cliff.after_bytes >= MATTERS_FROM_BYTES
+
+
+def _is_big(dip: Cliff) -> bool:
+    return dip.after_bytes >= BIG_DIP_BYTES and dip.drop >= BIG_DIP_DROP
 
 
 def _row_at(curve: Curve, size_bytes: int) -> Row:
@@ -138,16 +146,19 @@ def _cliff(facts: BenchFacts, cliffs: list[tuple[Curve, Cliff]]) -> Found:
 
 
 def _dip(facts: BenchFacts, dips: list[tuple[Curve, Cliff]]) -> Found:
-    curve, worst = max(dips, key=lambda each: each[1].drop)
+    big = [dip for _, dip in dips if _is_big(dip)]
+    curve, worst = max(dips, key=lambda each: (_is_big(each[1]), each[1].drop))
     return Found(
         key=f"dip:{curve.collective}",
         title=f"{curve.collective} is slower at {format_bytes(worst.after_bytes)} than at smaller sizes",
-        severity=Severity.INFO,
-        confidence=Confidence.MEDIUM,
+        severity=Severity.WARNING if big else Severity.INFO,
+        # One size of one run may be chance, though both of its halves show it.
+        confidence=Confidence.LOW if big and all(dip.sizes_below < 2 for dip in big) else Confidence.MEDIUM,
         evidence=tuple(_evidence(facts, *each) for each in dips[:MAX_NAMED]),
         explanation=(
             "Bandwidth falls and comes back at larger sizes, or falls among small messages. That is where NCCL "
-            "changes its algorithm or protocol; it costs something only if the job uses just these sizes."
+            "changes its algorithm or protocol, or where a buffer of the network's overflows; it costs something only "
+            "if the job uses just these sizes."
         ),
         actions=(
             Action(
