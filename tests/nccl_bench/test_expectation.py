@@ -103,6 +103,12 @@ def test_four_h100_are_judged_by_the_ring() -> None:
     assert expect(facts_of(4, 1, H100)).scheme == "nvlink"
 
 
+def test_two_ranks_are_asked_for_what_a_pair_exchanges() -> None:
+    pair, four = (expect(facts_of(ranks, 1, A100)) for ranks in (2, 4))
+    assert pair.low_gbps == pytest.approx(0.65 * 300)
+    assert four.low_gbps > pair.low_gbps
+
+
 def test_a_table_with_gpu_names_is_judged_within_one_host() -> None:
     facts = table((row(GIB, busbw=200),), places=places(8, gpu_model="A100-SXM4-40GB"), num_hosts=1)
     answer = expected_busbw(facts, "all_reduce", facts.rows[0].group, 8)
