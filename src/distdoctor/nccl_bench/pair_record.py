@@ -16,12 +16,11 @@ def encode_pair(
     target: int,
     times_us: Sequence[float],
     *,
-    small: bool,
     confirms: bool,
     concurrent_pairs: int,
 ) -> str:
     """One visit of a pair as text."""
-    kind = ("s" if small else "d") + ("c" if confirms else "-")
+    kind = "c" if confirms else "-"
     times = " ".join(f"{each:.1f}" for each in times_us)
     return f"{source} {target} {kind} {concurrent_pairs} {times};"
 
@@ -30,7 +29,7 @@ def decode_matrix(
     data: bytes, *, size_bytes: int, ranks: Sequence[int], planned: int, is_sampled: bool
 ) -> Matrix | None:
     """The matrix of all visits; None when nothing was measured. `planned`: ordered pairs of the plan."""
-    visits: dict[tuple[int, int, str], list[tuple[list[float], bool, int]]] = {}
+    visits: dict[tuple[int, int], list[tuple[list[float], bool, int]]] = {}
     known = frozenset(ranks)
     for entry in data[:MAX_TEXT_BYTES].decode("ascii", "replace").split(";"):
         words = entry.split()
@@ -38,15 +37,14 @@ def decode_matrix(
         if visit is None or not {visit[0], visit[1]} <= known:
             continue
         source, target, kind, concurrent_pairs, times_us = visit
-        visits.setdefault((source, target, kind[0]), []).append((times_us, kind[1] == "c", concurrent_pairs))
-    pairs = _pair_times(visits, "d")
+        visits.setdefault((source, target), []).append((times_us, kind == "c", concurrent_pairs))
+    pairs = _pair_times(visits)
     if not pairs:
         return None
     return Matrix(
         size_bytes=size_bytes,
         ranks=tuple(ranks),
         pairs=pairs,
-        latency_us=_pair_times(visits, "s"),
         complete=len(pairs) >= planned,
         is_sampled=is_sampled,
     )
@@ -60,14 +58,12 @@ def _visit(words: Sequence[str]) -> tuple[int, int, str, int, list[float]] | Non
         times_us = [float(word) for word in words[4:]]
     except ValueError:
         return None
-    if words[2] not in ("s-", "sc", "d-", "dc") or not all(isfinite(each) and each > 0 for each in times_us):
+    if words[2] not in ("-", "c") or not all(isfinite(each) and each > 0 for each in times_us):
         return None
     return source, target, words[2], concurrent_pairs, times_us
 
 
-def _pair_times(
-    visits: dict[tuple[int, int, str], list[tuple[list[float], bool, int]]], wanted: str
-) -> tuple[PairTime, ...]:
+def _pair_times(visits: dict[tuple[int, int], list[tuple[list[float], bool, int]]]) -> tuple[PairTime, ...]:
     """Each direction once: the best of all visits, and the best of each visit as its repeats."""
     return tuple(
         PairTime(
@@ -78,6 +74,5 @@ def _pair_times(
             concurrent_pairs=max(number for _, _, number in seen),
             confirmed=any(confirms for _, confirms, _ in seen),
         )
-        for (source, target, kind), seen in sorted(visits.items())
-        if kind == wanted
+        for (source, target), seen in sorted(visits.items())
     )

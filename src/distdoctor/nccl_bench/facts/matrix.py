@@ -29,8 +29,6 @@ class Matrix:
     ranks: tuple[int, ...]
     """Ranks that took part: all, or one for each host and rail."""
     pairs: tuple[PairTime, ...]
-    latency_us: tuple[PairTime, ...] = ()
-    """The same with a few bytes, where it was measured."""
     complete: bool = True
     """Every ordered pair of `ranks` that the plan held is there."""
     is_sampled: bool = False

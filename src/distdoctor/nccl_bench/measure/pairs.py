@@ -17,11 +17,10 @@ from distdoctor.nccl_bench.measure.joining import Joined
 from distdoctor.nccl_bench.measure.target import Target
 from distdoctor.nccl_bench.pair_record import encode_pair
 
-# A few bytes: what they take is latency.
-LATENCY_BYTES = 8
-
 # Messages one after another in one visit of a pair; the best counts, for noise only makes things slower.
 REPEATS = 3
+
+_ENOUGH = "enough"
 
 
 class Pairs:
@@ -32,34 +31,38 @@ class Pairs:
         self._rank = joined.identity.rank
         self._device = target.device
         self._data = torch.ones(size_bytes, dtype=torch.uint8, device=self._device)
-        self._small = torch.ones(LATENCY_BYTES, dtype=torch.uint8, device=self._device)
         self._sign = torch.ones(1, dtype=torch.uint8, device=self._device)
         self._met: set[int] = set()
 
-    def run(self, rounds: Sequence[Round], *, small: bool = False, confirms: bool = False) -> None:
-        """Measure the pairs of every round; what was measured is in the store when this returns."""
+    def run(self, rounds: Sequence[Round], *, until: float, confirms: bool = False) -> bool:
+        """Measure the pairs of every round; what was measured is in the store when this returns.
+
+        False when rank 0 saw `until` (seconds of time.monotonic()) pass before the last round.
+        """
         watchdog, control = self._joined.watchdog, self._joined.control
         for pairs in rounds:
             words = ", ".join(f"{source} to {target}" for source, target in pairs[:4])
             watchdog.arrive(f"pairs of ranks: {words}{' …' if len(pairs) > 4 else ''}")
             for source, target in pairs:
                 if self._rank == source:
-                    times_us = self._send(target, self._small if small else self._data)
+                    times_us = self._send(target)
                     control.append(
                         "pairs",
                         encode_pair(
                             source,
                             target,
                             times_us,
-                            small=small,
                             confirms=confirms,
                             concurrent_pairs=len(pairs),
                         ),
                     )
                 elif self._rank == target:
-                    self._receive(source, self._small if small else self._data)
-            control.in_step()
+                    self._receive(source)
+            said = control.in_step(_ENOUGH if time.monotonic() > until else "")
             watchdog.leave()
+            if said == _ENOUGH:
+                return False
+        return True
 
     def _repeats_with(self, peer: int) -> int:
         """One more at the first meeting, whose connection is set up then."""
@@ -67,22 +70,22 @@ class Pairs:
         self._met.add(peer)
         return REPEATS + 1 if first else REPEATS
 
-    def _send(self, target: int, data: torch.Tensor) -> list[float]:
+    def _send(self, target: int) -> list[float]:
         times_us = []
         for _ in range(self._repeats_with(target)):
             dist.recv(self._sign, target)
             self._synchronize()
             began = time.perf_counter()
-            dist.send(data, target)
+            dist.send(self._data, target)
             dist.recv(self._sign, target)
             self._synchronize()
             times_us.append((time.perf_counter() - began) * 1e6)
         return times_us[-REPEATS:]
 
-    def _receive(self, source: int, data: torch.Tensor) -> None:
+    def _receive(self, source: int) -> None:
         for _ in range(self._repeats_with(source)):
             dist.send(self._sign, source)
-            dist.recv(data, source)
+            dist.recv(self._data, source)
             dist.send(self._sign, source)
             self._synchronize()
 

@@ -40,6 +40,9 @@ _RESERVE_S = 4.0
 # Passes over the matrix: a disturbance of one visit must not decide. Our own choice.
 _MATRIX_PASSES = 3
 
+# What was found slow is worth a little more than the time limit left for it. Our own choice.
+_MORE_FOR_CONFIRMING_S = 2.0
+
 _GO, _ENOUGH = "go", "enough"
 
 
@@ -203,13 +206,19 @@ class _Run:
         for number in range(_MATRIX_PASSES):
             self._progress("pairs of ranks", number, _MATRIX_PASSES)
             if control.in_step(_GO if time.monotonic() < self._until else _ENOUGH) != _GO:
-                why = f"the time limit of {self._options.time_limit_s:g} s came first"
-                what = f"pass {number + 1} of {_MATRIX_PASSES} over the pairs of ranks"
-                state.not_measured.append(NotMeasured(what=what, why=why, refused=False))
+                self._leave_out_pairs(number)
                 return
             # The other way round each time, so that no pair is always the first after a pause.
-            pairs.run(plan.rounds if number % 2 == 0 else plan.rounds[::-1])
+            rounds = plan.rounds if number % 2 == 0 else plan.rounds[::-1]
+            if not pairs.run(rounds, until=self._until):
+                self._leave_out_pairs(number)
+                return
         self._confirm(pairs)
+
+    def _leave_out_pairs(self, number: int) -> None:
+        why = f"the time limit of {self._options.time_limit_s:g} s came first"
+        what = f"pass {number + 1} of {_MATRIX_PASSES} over the pairs of ranks"
+        self._state.not_measured.append(NotMeasured(what=what, why=why, refused=False))
 
     def _confirm(self, pairs: Pairs) -> None:
         """Pairs that look slow are measured again beside others, more often: only what stays slow is named."""
@@ -221,7 +230,9 @@ class _Run:
                 asked = needs_confirmation(facts.matrix, facts.places)
                 told = _words((asked.suspects, asked.controls))
         suspects, controls = _pairs(self._joined.control.in_step(told), self._identity.world_size)
-        pairs.run(confirmation_rounds(suspects, controls), confirms=True)
+        pairs.run(
+            confirmation_rounds(suspects, controls), until=self._until + _MORE_FOR_CONFIRMING_S, confirms=True
+        )
 
     # --- telling ---
 
