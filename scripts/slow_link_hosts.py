@@ -40,9 +40,9 @@ GRACE_S = 60.0
 
 COMMAND_TIMEOUT_S = 10.0
 
-# A small queue behind the limit, so that a slow sender waits and nothing is lost.
-TBF = ("burst", "256kb", "latency", "50ms")
-UNLIMITED = "10gbit"
+# A small queue behind the limit, so that a slow sender waits and nothing is lost. What is sent at once (burst) holds
+# one segment as TCP hands it down.
+TBF = ("burst", "64kb", "latency", "50ms")
 
 
 class SetupError(Exception):
@@ -131,9 +131,10 @@ def slow_down(scenario: Scenario, names: Sequence[str]) -> None:
     if scenario.slow_link is not None:
         source, target = scenario.slow_link
         tc = ("tc", "-n", names[source])
-        tool(*tc, "qdisc", "add", "dev", "eth0", "root", "handle", "1:", "htb", "default", "10")
-        for class_id, rate in (("1:10", UNLIMITED), ("1:20", scenario.rate)):
-            tool(*tc, "class", "add", "dev", "eth0", "parent", "1:", "classid", class_id, "htb", "rate", rate)
+        # What no filter matches is not limited at all: `default 0`.
+        tool(*tc, "qdisc", "add", "dev", "eth0", "root", "handle", "1:", "htb", "default", "0")
+        tool(*tc, "class", "add", "dev", "eth0", "parent", "1:", "classid", "1:20",
+             "htb", "rate", scenario.rate, "burst", "64kb")  # fmt: skip
         to_target = ("match", "ip", "dst", f"{address(target)}/32")
         tool(*tc, "filter", "add", "dev", "eth0", "parent", "1:", "protocol", "ip",
              "u32", *to_target, "flowid", "1:20")  # fmt: skip
