@@ -232,6 +232,15 @@ def test_a_shape_that_looks_cut_is_a_warning() -> None:
     assert "hung, ended or copied in part" in outcome.title
 
 
+def test_a_rise_below_what_smaller_sizes_reached_is_no_climb() -> None:
+    sizes = [MIB << power for power in range(11)]
+    slow = {(size, half): 8.0 for size in sizes[6:10] for half in (False, True)} | {
+        (sizes[10], half): 5.0 for half in (False, True)
+    }
+    printer = Printer(sizes=sizes, slow=slow)
+    assert isinstance(check_cut_table(table(printer, head=False, footer=False))[0], NotSeen)
+
+
 def test_an_excerpt_is_no_answer() -> None:
     printer = Printer(sizes=[GIB, 2 * GIB, 4 * GIB])
     assert isinstance(only(check_cut_table(table(printer, head=False, footer=False))), NotSeen)

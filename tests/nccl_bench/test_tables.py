@@ -232,6 +232,13 @@ def test_marks_before_each_part_of_a_row_are_not_of_it(tag: str) -> None:
     assert [row.busbw_gbps for row in facts.rows] == [row.busbw_gbps for row in read(printer.text()).rows]
 
 
+def test_rows_of_several_jobs_tell_no_number_of_ranks() -> None:
+    columns = Printer(layout="2019").columns()
+    rows = [Printer(num_ranks=ranks, layout="2019").row(1 << 30) for ranks in (8, 16, 32)]
+    assert read("\n".join([*columns, rows[0]])).num_ranks == 8
+    assert read("\n".join([*columns, *rows])).num_ranks is None
+
+
 def test_validation_that_is_off_is_not_validation() -> None:
     facts = read(Printer(checks=False).text())
     assert not any(row.validated for row in facts.rows)

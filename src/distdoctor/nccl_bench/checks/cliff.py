@@ -150,7 +150,9 @@ def _dip(facts: BenchFacts, dips: list[tuple[Curve, Cliff]]) -> Found:
     curve, worst = max(dips, key=lambda each: (_is_big(each[1]), each[1].drop))
     return Found(
         key=f"dip:{curve.collective}",
-        title=f"{curve.collective} is slower at {format_bytes(worst.after_bytes)} than at smaller sizes",
+        title=f"{curve.collective}: {worst.drop:.0%} less bandwidth at {format_bytes(worst.after_bytes)}, not beyond"
+        if big
+        else f"{curve.collective} is slower at {format_bytes(worst.after_bytes)} than at smaller sizes",
         severity=Severity.WARNING if big else Severity.INFO,
         # One size of one run may be chance, though both of its halves show it.
         confidence=Confidence.LOW if big and all(dip.sizes_below < 2 for dip in big) else Confidence.MEDIUM,

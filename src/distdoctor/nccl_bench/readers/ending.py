@@ -117,16 +117,23 @@ def _by_shape(rows: Sequence[TableRow]) -> Ending:
 
 
 def _rise(rows: Sequence[TableRow]) -> float | None:
-    """Growth of algbw over the last step, for each doubling of the size."""
+    """Growth of algbw over the last step, for each doubling of the size; None below what smaller sizes reached."""
     before, last = rows[-2], rows[-1]
     if last.size <= before.size or not before.halves or not last.halves:
         return None
     times = before.halves[0].time.value, last.halves[0].time.value
     if not all(times):
         return None
+    if any(_speed(row) > _speed(last) for row in rows[:-1]):
+        return None
     growth = (last.size / times[1]) / (before.size / times[0])
     doublings = (last.size / before.size - 1) if last.size < 2 * before.size else last.size / before.size / 2
     return float(1 + (growth - 1) / max(1.0, doublings))
+
+
+def _speed(row: TableRow) -> float:
+    """Bytes a microsecond of the row's first half; 0 where it has none."""
+    return row.size / row.halves[0].time.value if row.halves and row.halves[0].time.value else 0.0
 
 
 def planned_max(draft: Draft) -> int | None:

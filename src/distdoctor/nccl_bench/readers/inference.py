@@ -165,15 +165,7 @@ def ratio_interval(rows: Iterable[TableRow]) -> tuple[float, float] | None:
     Rows that contradict one another (several groups) give the widest of their own intervals' overlap that the
     most precise row allows.
     """
-    bounds = []
-    for row in rows:
-        for half in row.halves:
-            algbw, busbw = half.algbw, half.busbw
-            if algbw is None or busbw is None or algbw.value <= 4 * algbw.half:
-                continue
-            low = max(0.0, busbw.value - busbw.half) / (algbw.value + algbw.half)
-            high = (busbw.value + busbw.half) / (algbw.value - algbw.half)
-            bounds.append((high - low, low, high))
+    bounds = _ratio_bounds(rows)
     if not bounds:
         return None
     bounds.sort()
@@ -183,6 +175,27 @@ def ratio_interval(rows: Iterable[TableRow]) -> tuple[float, float] | None:
             low, high = max(low, other_low), min(high, other_high)
     # A value that is printed as exactly the limit of two roundings may lie a hair outside.
     return low * (1 - 1e-9), high * (1 + 1e-9)
+
+
+def _ratio_bounds(rows: Iterable[TableRow]) -> list[tuple[float, float, float]]:
+    """(width, lowest, highest busbw/algbw) of each half that is precise enough."""
+    bounds = []
+    for row in rows:
+        for half in row.halves:
+            algbw, busbw = half.algbw, half.busbw
+            if algbw is None or busbw is None or algbw.value <= 4 * algbw.half:
+                continue
+            low = max(0.0, busbw.value - busbw.half) / (algbw.value + algbw.half)
+            high = (busbw.value + busbw.half) / (algbw.value - algbw.half)
+            bounds.append((high - low, low, high))
+    return bounds
+
+
+def _are_of_one_job(rows: Sequence[TableRow]) -> bool:
+    """No two rows have factors that no number of ranks has in common: somebody put rows of several jobs together."""
+    bounds = _ratio_bounds(rows)
+    tolerance = 1e-9
+    return not bounds or max(low for _, low, _ in bounds) <= min(high for *_, high in bounds) + tolerance
 
 
 def ranks_between(definition: Definition, low: float, high: float) -> tuple[int, int]:
@@ -197,7 +210,7 @@ def ranks_between(definition: Definition, low: float, high: float) -> tuple[int,
 
 
 def ranks_of_table(collective: str, rows: Sequence[TableRow]) -> int | None:
-    """The number of ranks that the rows themselves tell; None when rounding leaves more than one.
+    """The number of ranks that the rows themselves tell; None when rounding leaves more than one, or rows differ.
 
     Split collectives tell it exactly: size is count times ranks.
     """
@@ -209,7 +222,7 @@ def ranks_of_table(collective: str, rows: Sequence[TableRow]) -> int | None:
         parts = parts_of_size(rows)
         if parts is not None and parts > 0 and _agrees(definition, parts, interval):
             return parts
-    if interval is None:
+    if interval is None or not _are_of_one_job(rows):
         return None
     first, last = ranks_between(definition, *interval)
     return first if first == last and first > 0 else None
