@@ -25,7 +25,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "all collectives": {
         "argv": ["--collectives", "all", "--place", "both", "--matrix", "off", "--repeats", "1"]
     },
-    "plain": {"argv": []},
+    "plain": {"argv": ["--collectives", "all_gather", "--while-computing"]},
     "mesh": {"argv": ["--mesh", "dp=2,tp=2", "--collectives", "all_reduce", "--matrix", "off"]},
     "stopped": {"faults": {3: "stop"}, "nth": 20},
     "killed": {"faults": {2: "kill"}, "nth": 20},
@@ -126,6 +126,15 @@ def test_a_plain_run_names_nobody_and_keeps_its_matrix(runs: dict[str, Ended]) -
     heat = next(series for series in report["series"] if series["kind"] == "heat")
     assert [len(row) for row in heat["values"]] == [WORLD_SIZE] * WORLD_SIZE
     assert all(outcome.value == 0 for outcome in runs["plain"].outcomes())
+
+
+def test_bandwidth_while_computing_stands_apart_from_the_rows_that_are_judged(runs: dict[str, Ended]) -> None:
+    report = runs["plain"].report()
+    (table,) = [table for table in report["tables"] if table["name"] == "bench-computing"]
+    ((collective, size, alone, computing, left),) = table["rows"]
+    assert (collective, size) == ("all_gather", "64 KiB")
+    assert alone > 0 and computing > 0 and left == pytest.approx(100 * computing / alone, abs=1)
+    assert len([row for row in measured(report) if row["collective"] == "all_gather"]) == 2
 
 
 def test_a_mesh_gives_rows_along_each_dimension_alone_and_at_once(runs: dict[str, Ended]) -> None:

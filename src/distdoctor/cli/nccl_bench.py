@@ -92,6 +92,9 @@ def nccl_bench(
             help="size of a message between two ranks [2M over Gloo, 64M over NCCL]",
         ),
     ] = None,
+    while_computing: Annotated[
+        bool, typer.Option("--while-computing", help="also measure while the devices multiply matrices")
+    ] = False,
     only_job: Annotated[
         bool, typer.Option("--only-job", help="no stages of single hosts and rails before the whole job")
     ] = False,
@@ -138,6 +141,7 @@ def nccl_bench(
         mesh=mesh,
         matrix=matrix,
         matrix_bytes=matrix_bytes,
+        while_computing=while_computing,
         only_job=only_job,
         backend=backend,
         nccl_log=not no_nccl_log,

@@ -104,6 +104,7 @@ def _facts(
 ) -> BenchFacts:
     places = places_of(state.layout) if state.layout is not None else ()
     rows: list[Row] = []
+    computing: list[Row] = []
     arrivals: list[ArrivalsOfGroup] = []
     for run in state.runs:
         repeats = records.get(run.number, {})
@@ -113,7 +114,7 @@ def _facts(
                 continue
             row = _row(state, run, group, repeats, samples)
             if row is not None:
-                rows.append(row)
+                (computing if run.computing else rows).append(row)
             if _tells_arrivals(run, group):
                 told = arrivals_from_samples(group, run.cell.collective, run.cell.size_bytes, samples)
                 arrivals += [told] if told is not None else []
@@ -126,6 +127,7 @@ def _facts(
         places=places,
         versions=_versions(state.layout),
         rows=tuple(rows),
+        computing_rows=tuple(computing),
         not_measured=tuple(state.not_measured),
         arrivals=tuple(arrivals),
         matrix=_matrix(state, pairs),

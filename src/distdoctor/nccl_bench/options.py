@@ -66,6 +66,8 @@ class BenchOptions:
     """None: NCCL where GPUs are, Gloo elsewhere."""
     timeout_s: float = DEFAULT_TIMEOUT_S
     time_limit_s: float = DEFAULT_TIME_LIMIT_S
+    while_computing: bool = False
+    """Also while the device multiplies matrices."""
     only_job: bool = False
     """No stages of hosts and rails before the whole job."""
     share_gpus: bool = False

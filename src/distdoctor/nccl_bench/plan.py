@@ -27,7 +27,7 @@ GROUP_BYTES = {"nccl": 256 * MIB, "gloo": 4 * MIB}
 MAX_RAILS_ALONE = 16
 
 # Shares of the time, by stage; the matrix takes what is left. Our own choice.
-SHARE_HOSTS, SHARE_RAILS, SHARE_JOB, SHARE_MESH = 0.1, 0.15, 0.55, 0.3
+SHARE_HOSTS, SHARE_RAILS, SHARE_JOB, SHARE_MESH, SHARE_COMPUTING = 0.1, 0.15, 0.55, 0.3, 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +56,8 @@ class Stage:
     cells: tuple[Cell, ...]
     share: float
     """Of the time that is left when the stage begins."""
+    computing: bool = False
+    """The device multiplies matrices meanwhile."""
 
 
 def make_plan(
@@ -76,9 +78,24 @@ def make_plan(
             share=SHARE_JOB,
         )
     )
+    if options.while_computing and len(places) > 1:
+        stages.append(_while_computing(everybody, options, backend))
     if options.mesh is not None:
         stages += _along_the_mesh(options.mesh, options, backend)
     return tuple(stages)
+
+
+def _while_computing(everybody: Group, options: BenchOptions, backend: str) -> Stage:
+    """The largest message of each collective, once more."""
+    largest = (options.sizes or default_sizes(backend))[-1]
+    return Stage(
+        name="computing",
+        title="while the device computes",
+        turns=((everybody,),),
+        cells=tuple(_cell(name, largest, options) for name in options.collectives if name != BARRIER),
+        share=SHARE_COMPUTING,
+        computing=True,
+    )
 
 
 def default_sizes(backend: str) -> tuple[int, ...]:

@@ -30,6 +30,7 @@ class CellRun:
     groups: tuple[Group, ...]
     cell: Cell
     num_repeats: int
+    computing: bool = False
 
     @property
     def concurrent(self) -> bool:

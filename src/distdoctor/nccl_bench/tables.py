@@ -40,6 +40,7 @@ def bench_tables(facts: BenchFacts, *, label: str = "") -> tuple[Table, ...]:
         tables += _fit_tables(facts, about)
         tables.append(_definition_table(facts.rows))
         tables.append(_measurement_table(facts, about))
+    tables += _computing_tables(facts, about)
     tables += _arrival_tables(facts, about)
     if facts.set_up is not None:
         tables += _set_up_table(facts)
@@ -261,6 +262,33 @@ def _measurement(row: Row) -> tuple[Scalar, ...]:
 
 
 # --- arrivals, set-up ---------------------------------------------------------------------------------------
+
+
+def _computing_tables(facts: BenchFacts, about: str) -> list[Table]:
+    alone = {
+        (row.collective, row.size_bytes): row.busbw_gbps
+        for row in facts.rows
+        if row.group.kind is GroupKind.JOB and row.style is Style.STREAMING
+    }
+    rows = tuple(
+        (
+            row.collective,
+            format_bytes(row.size_bytes),
+            _rounded(before := alone.get((row.collective, row.size_bytes))),
+            _rounded(row.busbw_gbps),
+            round(100 * row.busbw_gbps / before) if before and row.busbw_gbps is not None else None,
+        )
+        for row in facts.computing_rows
+    )
+    columns = (
+        Column(name="collective"),
+        Column(name="size", align="right"),
+        Column(name="alone", unit="GB/s", align="right"),
+        Column(name="computing", unit="GB/s", align="right"),
+        Column(name="left", unit="%", align="right"),
+    )
+    title = f"Bus bandwidth while the devices multiply matrices{about}"
+    return [Table(name="bench-computing", title=title, columns=columns, rows=rows)] if rows else []
 
 
 def _arrival_tables(facts: BenchFacts, about: str) -> list[Table]:

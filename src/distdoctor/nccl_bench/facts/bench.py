@@ -146,6 +146,8 @@ class BenchFacts:
     hardware: tuple[HostHardware, ...] = ()
     versions: Versions = field(default_factory=Versions)
     rows: tuple[Row, ...] = ()
+    computing_rows: tuple[Row, ...] = ()
+    """The same while the devices multiplied matrices: no measure of the network alone."""
     not_measured: tuple[NotMeasured, ...] = ()
     arrivals: tuple[ArrivalsOfGroup, ...] = ()
     matrix: Matrix | None = None

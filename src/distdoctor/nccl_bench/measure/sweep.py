@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,6 +16,7 @@ from distdoctor.nccl_bench.dtypes import dtype_named
 from distdoctor.nccl_bench.facts.rows import Group, GroupKind, NotMeasured, Style
 from distdoctor.nccl_bench.measure.buffers import WrongElements
 from distdoctor.nccl_bench.measure.collectives import prepare
+from distdoctor.nccl_bench.measure.computing import Computing
 from distdoctor.nccl_bench.measure.device import synchronize
 from distdoctor.nccl_bench.measure.joining import Joined
 from distdoctor.nccl_bench.measure.prepared import Prepared
@@ -184,6 +186,7 @@ class Sweep:
                     groups=turn,
                     cell=cell,
                     num_repeats=self._options.repeats,
+                    computing=stage.computing,
                 )
                 self.runs.append(run)
                 planned.append(run)
@@ -249,7 +252,9 @@ class Sweep:
         estimate_s = (time.perf_counter() - began) / count
         self._last_took[_curve(run)] = (cell.size_bytes, estimate_s)
         iters = self._agree(run, repeat, group, self._wanted_iters(cell, estimate_s, slice_s))
-        samples = self._time(cell, prepared, process_group, iters)
+        busy = Computing(self._target.device) if run.computing else nullcontext()
+        with busy:
+            samples = self._time(cell, prepared, process_group, iters)
         kept = RankSamples.of(samples)
         return Record(
             size_bytes=prepared.actual_size_bytes,
