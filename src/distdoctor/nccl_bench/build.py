@@ -142,7 +142,9 @@ def _about(all_facts: Sequence[BenchFacts], subject: Subject) -> str:
         ranks = f"{num_ranks} rank{'s' if num_ranks != 1 else ''}"
         backend = {"nccl": "NCCL", "gloo": "Gloo"}.get(all_facts[0].backend or "", "")
         over = f" over {backend}" if backend else ""
-        return f"{ranks} on {num_hosts} host{'s' if num_hosts != 1 else ''}{over}"
+        # Of a run that broke off before ranks told their hosts, nothing is said of hosts.
+        where = f" on {num_hosts} host{'s' if num_hosts != 1 else ''}" if num_hosts else ""
+        return f"{ranks}{where}{over}"
     if len(all_facts) == 1:
         return all_facts[0].label
     return f"{len(all_facts)} tables and logs"
