@@ -239,6 +239,12 @@ def test_rows_of_several_jobs_tell_no_number_of_ranks() -> None:
     assert read("\n".join([*columns, *rows])).num_ranks is None
 
 
+def test_a_host_that_somebody_renamed_may_have_a_blank() -> None:
+    facts = read(Printer(num_ranks=8).text().replace("node-00", "NODE A"))
+    assert (facts.num_ranks, facts.num_hosts) == (8, 1)
+    assert {place.host for place in facts.places} == {"NODE A"}
+
+
 def test_validation_that_is_off_is_not_validation() -> None:
     facts = read(Printer(checks=False).text())
     assert not any(row.validated for row in facts.rows)

@@ -14,7 +14,7 @@ _SETTINGS = re.compile(
 )
 _REDUCED = re.compile(r"Reducing maxBytes to\s+(\d+)")
 _DEVICE = re.compile(
-    r"Rank\s+(?P<rank>\d+)\s+(?:Group\s+(?P<group>\d+)\s+)?(?:Pid\s+(?P<pid>\d+)\s+)?on\s+(?P<host>\S+)\s+device\s+"
+    r"Rank\s+(?P<rank>\d+)\s+(?:Group\s+(?P<group>\d+)\s+)?(?:Pid\s+(?P<pid>\d+)\s+)?on\s+(?P<host>\S+(?: \S+){0,2}?)\s+device\s+"
     r"(?P<device>\d+)\s*(?:\[(?P<bus>[0-9A-Za-z:.]*)\])?\s*(?P<model>.*)"
 )
 _FULL_BUS = re.compile(r"([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.([0-7]))?")

@@ -89,7 +89,7 @@ _PATTERNS: tuple[tuple[Kind, str], ...] = (
     (Kind.VERSION, r"nccl-tests version\s|rccl-tests:\s*Version\s"),
     (Kind.STARTING, r"Collective test starting:"),
     (Kind.CONCLUDED, r"Collective test concluded:"),
-    (Kind.DEVICE, r"Rank\s+\d+\s+(?:Group\s+\d+\s+)?(?:Pid\s+\d+\s+)?on\s+\S+\s+device\s+\d+"),
+    (Kind.DEVICE, r"Rank\s+\d+\s+(?:Group\s+\d+\s+)?(?:Pid\s+\d+\s+)?on\s+\S+(?: \S+){0,2}\s+device\s+\d+"),
     (Kind.DEVICES, r"Using devices\b"),
     (Kind.BOUNDS, r"Out of bounds values\s*:"),
     (Kind.AVERAGE, r"Avg bus bandwidth\s*:"),
