@@ -1,7 +1,8 @@
 """What torchrun itself says on standard error, kept from people once the report is out.
 
 torchrun answers every rank that fails with forty lines of traceback, after the report has said who it was and
-why. Lines of the ranks pass at once. What comes after the report is held, and shown only when there was none.
+why. Lines of the ranks pass at once, also those that are read a moment after the report was noted as written. From
+the agent's first word after the report on, all is held, and shown only when there was no report.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ STDERR_IS_TERMINAL = "DISTDOCTOR_STDERR_IS_TERMINAL"
 
 # The agent's own log lines: `W1130 08:49:38.496000 602 torch/distributed/run.py:874] …`.
 _AGENT_LINE = re.compile(rb"^[IWEC]\d{4} [\d:.]+ \d+ .*torch/distributed/(?:run|elastic|launcher)")
+
+# Where the agent, or Python for it, begins to speak of a rank that failed.
+_AGENT_BEGINS = re.compile(rb"torch[./]distributed|^Traceback \(most recent call last\)")
 
 _CHUNK_BYTES = 4096
 _MAX_HELD_BYTES = 1 << 20
@@ -58,7 +62,7 @@ class AgentListener:
         self._take(line)
 
     def _take(self, line: bytes) -> None:
-        if self._report_is_out.exists():
+        if self._held or (_AGENT_BEGINS.search(line) and self._report_is_out.exists()):
             self._held = (self._held + line)[-_MAX_HELD_BYTES:]
         elif line and not _AGENT_LINE.match(line):
             _pass_on(line)
