@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import os
+import platform
+import shutil
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from distdoctor.cli.output import Prepared, emit
 from distdoctor.cli.speaking import speak
+from distdoctor.errors import DistdoctorError
 from distdoctor.exit_codes import ExitCode
 from distdoctor.nccl_bench.build import BenchRequest, bench_report
-from distdoctor.nccl_bench.facts.bench import BenchFacts
+from distdoctor.nccl_bench.facts.bench import BenchFacts, Contention
+from distdoctor.nccl_bench.measure.disturbance import Disturbance
 from distdoctor.nccl_bench.options import JOIN_TIMEOUT_S, BenchOptions
 from distdoctor.ranks.agent_noise import STDERR_IS_TERMINAL
 from distdoctor.ranks.identity import RankIdentity
+from distdoctor.ranks.quiet import should_speak
 from distdoctor.ranks.status import is_launched_by_us, write_status
 
 if TYPE_CHECKING:
@@ -24,6 +31,9 @@ if TYPE_CHECKING:
 
 # Lines of torch that are of no use to anybody here: warnings about names that do not resolve, and stack frames.
 _QUIET = {"TORCH_CPP_LOG_LEVEL": "FATAL", "TORCH_SHOW_CPP_STACKTRACES": "0"}
+
+# How long a rank that is silent holds its failure back, for the one that speaks. A launcher cuts it short. Our own.
+_GIVE_WAY_S = 5.0
 
 
 def run_live(
@@ -37,20 +47,22 @@ def run_live(
     """Measure on this rank; rank 0, or whoever takes its place, reports. Raises DistdoctorError."""
     from distdoctor.nccl_bench.mesh import check_mesh
 
-    if options.mesh is not None:
-        check_mesh(options.mesh, identity.world_size)
-    compared = _read_baseline(baseline) if baseline else None
-    for name, value in _QUIET.items():
-        os.environ.setdefault(name, value)
-    from distdoctor.nccl_bench.measure.importing import import_torch
+    # What cannot work here is said before ranks wait for one another.
+    with _giving_way():
+        if options.mesh is not None:
+            check_mesh(options.mesh, identity.world_size)
+        compared = _read_baseline(baseline) if baseline else None
+        for name, value in _QUIET.items():
+            os.environ.setdefault(name, value)
+        from distdoctor.nccl_bench.measure.importing import import_torch
 
-    import_torch_s = import_torch(identity, limit_s=JOIN_TIMEOUT_S)
-    from distdoctor.nccl_bench.measure.device import choose_backend
+        import_torch_s = import_torch(identity, limit_s=JOIN_TIMEOUT_S)
+        from distdoctor.nccl_bench.measure.device import choose_backend
+
+        choose_backend(options.backend)
     from distdoctor.nccl_bench.measure.run import Callbacks, run_rank
     from distdoctor.nccl_bench.measure.target import find_target
 
-    # What cannot work here is said before ranks wait for one another.
-    choose_backend(options.backend)
     local_rank = identity.local_rank if identity.local_rank is not None else identity.rank
     speaker = _Speaker(
         options,
@@ -68,6 +80,20 @@ def run_live(
         report=speaker.report,
     )
     return run_rank(identity, options, callbacks, import_torch_s=import_torch_s)
+
+
+@contextmanager
+def _giving_way() -> Iterator[None]:
+    """All ranks meet the same obstacle, one tells it: a launcher ends that one as soon as another has failed."""
+    try:
+        yield
+    except DistdoctorError:
+        if not should_speak(os.environ):
+            time.sleep(_GIVE_WAY_S)
+        raise
+
+
+_START_OF_LINE = "\r\033[K"
 
 
 class _Speaker:
@@ -88,6 +114,7 @@ class _Speaker:
         self._baseline = baseline
         self._under_launcher = under_launcher
         self._told: set[str] = set()
+        self._disturbance = Disturbance()
 
     def objection(self, looks: Mapping[int, bytes], *, ranks_here: int) -> str:
         """Why measuring should not begin, or nothing: somebody else uses the GPUs."""
@@ -98,8 +125,9 @@ class _Speaker:
         return gpus_in_use(read_all(looks), ranks_here=ranks_here) or ""
 
     def tell_early(self, measured: Measured) -> None:
-        """A fault that shows after a stage is told at once, on stderr."""
-        report = bench_report(self._request, [self._facts(measured)])
+        """A fault that shows after a stage is told at once, on stderr; what a busy host explains is not."""
+        facts = self._facts(measured)
+        report = bench_report(self._request, [replace(facts, contention=self._contention(facts))])
         for finding in report.findings:
             if finding.severity.value == "info" or finding.fingerprint in self._told:
                 continue
@@ -111,6 +139,7 @@ class _Speaker:
         from distdoctor.cli.nccl_bench_hosts import network_report, read_looks
 
         speak()
+        _clear_progress()
         places = measured.facts.places
         hosts = read_looks(measured.looks, places)
         beside = network_report(hosts, places, backend=measured.facts.backend)
@@ -123,6 +152,21 @@ class _Speaker:
         write_status(code, os.environ)
         # Told by file: as a rank's own exit code torchrun would take it for a crash.
         return 0 if is_launched_by_us(os.environ) else code
+
+    def _contention(self, facts: BenchFacts) -> tuple[Contention, ...]:
+        """How busy this host is so far; what ranks saw of the others comes with their farewells only."""
+        if facts.contention:
+            return facts.contention
+        so_far = self._disturbance.farewell(0, communicators_s=0.0, first_collective_s=0.0)
+        return (
+            Contention(
+                host=platform.node(),
+                load_1min=so_far.load_1min,
+                num_cpus=so_far.num_cpus,
+                involuntary_switches_per_s=so_far.involuntary_switches / so_far.seconds,
+                cpu_pressure_pct=so_far.cpu_pressure_pct,
+            ),
+        )
 
     def _facts(self, measured: Measured) -> BenchFacts:
         from distdoctor.cli.nccl_bench_hosts import hardware_of, named_places, read_looks
@@ -150,7 +194,9 @@ class _ProgressLine:
     def __call__(self, progress: Progress) -> None:
         line = f"[{progress.done + 1}/{progress.total}] {progress.text}, at most {progress.left_s:.0f} s left"
         if self._is_terminal:
-            print(f"\r\033[K{line[:100]}", end="", file=sys.stderr, flush=True)
+            # A line that the terminal breaks cannot be written over.
+            columns = shutil.get_terminal_size(fallback=(80, 24)).columns
+            print(f"{_START_OF_LINE}{line[: columns - 1]}", end="", file=sys.stderr, flush=True)
         elif progress.text.partition(":")[0] != self._last:
             self._last = progress.text.partition(":")[0]
             print(line, file=sys.stderr, flush=True)
@@ -160,11 +206,17 @@ def _people_watch() -> bool:
     return sys.stderr.isatty() or bool(os.environ.get(STDERR_IS_TERMINAL))
 
 
+def _clear_progress() -> None:
+    """The report begins on a line of its own, whichever stream it goes to."""
+    if _people_watch():
+        print(_START_OF_LINE, end="", file=sys.stderr, flush=True)
+
+
 def _say(text: str) -> None:
     from distdoctor.report.mask import mask_text
     from distdoctor.report.seal import visible
 
-    start = "\r\033[K" if _people_watch() else ""
+    start = _START_OF_LINE if _people_watch() else ""
     print(f"{start}{mask_text(visible(text))[0]}", file=sys.stderr, flush=True)
 
 
