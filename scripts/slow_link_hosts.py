@@ -40,6 +40,8 @@ GRACE_S = 60.0
 
 COMMAND_TIMEOUT_S = 10.0
 
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 # A small queue behind the limit, so that a slow sender waits and nothing is lost. What is sent at once (burst) holds
 # one segment as TCP hands it down.
 TBF = ("burst", "64kb", "latency", "50ms")
@@ -97,8 +99,8 @@ def hosts(scenario: Scenario) -> Iterator[list[str]]:
     made: list[str] = []
     try:
         for name in (switch, *names):
-            tool("ip", "netns", "add", name)
             made.append(name)
+            tool("ip", "netns", "add", name)
         tool("ip", "-n", switch, "link", "add", "br0", "type", "bridge")
         tool("ip", "-n", switch, "link", "set", "br0", "up")
         for number, name in enumerate(names):
@@ -334,7 +336,7 @@ def link(text: str) -> tuple[int, int]:
 def main() -> int:
     """Run what was asked for; the exit code."""
     options, bench_options = parse(sys.argv[1:])
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in ENDING:
         signal.signal(number, interrupt)
     asked = Scenario(
         name="slow-host"
@@ -367,8 +369,10 @@ def main() -> int:
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
-    """Leave by the same way as on Ctrl-C, so that hosts and ranks are cleaned up."""
+    """Leave by way of every `finally`, once: a second Ctrl-C must not end what cleans up."""
     del number, frame
+    for each in ENDING:
+        signal.signal(each, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 

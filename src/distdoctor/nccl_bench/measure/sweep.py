@@ -221,7 +221,9 @@ class Sweep:
         has_time = self._control.in_step(_GO if self._has_time(run, until) else _NO_TIME) == _GO
         if not has_time and repeat == 0:
             self._out_of_time.add(run.number)
-            self._leave_out(run.cell, f"the time limit of {self._options.time_limit_s:g} s came first")
+            self._leave_out(
+                run.cell, f"too little was left of the time limit of {self._options.time_limit_s:g} s"
+            )
         group = next((each for each in run.groups if self._rank in each.ranks), None)
         if group is not None and has_time:
             record = self._measure(run, repeat, group, slice_s)
