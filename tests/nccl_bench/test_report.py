@@ -156,3 +156,10 @@ def test_what_is_ignored_does_not_count() -> None:
     quiet = bench_report(request, [slow])
     assert quiet.verdict.status is Status.OK
     assert all(each.ignored for each in quiet.findings if each.severity is not Severity.INFO)
+
+
+def test_evidence_is_asked_only_what_it_can_hold() -> None:
+    """A table has no log and no single rank's times; one line says what a log would add."""
+    report = report_of(table(flat_rows(478)))
+    assert [skip.id for skip in report.skipped if skip.id.startswith("nccl-log")] == ["nccl-log"]
+    assert not {"bench-late-rank", "bench-slow-host"} & {check.id for check in report.checks}

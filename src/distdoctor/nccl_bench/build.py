@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from distdoctor.nccl_bench.analysis.culprits import culprits_of
 from distdoctor.nccl_bench.checks.all import BENCH_CHECKS
-from distdoctor.nccl_bench.facts.bench import BenchFacts
+from distdoctor.nccl_bench.facts.bench import BenchFacts, Origin
 from distdoctor.nccl_bench.tables import bench_series, bench_tables, moving_rows
 from distdoctor.nccl_bench.verdict import bench_verdict
 from distdoctor.report.assemble import build_report
 from distdoctor.report.checking import run_checks
-from distdoctor.report.model import CheckResult, Finding, InputFile, Report, Skipped, Subject
+from distdoctor.report.model import CheckResult, Finding, InputFile, Report, SkipCause, Skipped, Subject
 from distdoctor.report.site import Site, apply_site
 
 
@@ -48,9 +48,12 @@ def bench_report(
     skipped: list[Skipped] = [replace(each, essential=False) for each in beside.skipped] if beside else []
     wanted = [check for check in BENCH_CHECKS if not request.only or check.id in request.only]
     for facts in all_facts:
-        found, skips, results = run_checks(wanted, facts, hosts=_only_host(facts), is_live=facts.is_live)
+        asked = [check for check in wanted if _can_tell(check.id, facts)]
+        found, skips, results = run_checks(asked, facts, hosts=_only_host(facts), is_live=facts.is_live)
         findings += found
         skipped += skips
+        if facts.nccl_log is None and not facts.is_live and not request.only:
+            skipped.append(_NO_LOG)
         checks += results
     if request.only:
         findings = [each for each in findings if each.id in request.only]
@@ -91,6 +94,35 @@ def bench_report(
         culprits=culprits,
         series=series,
     )
+
+
+# What a table does not show, in one line rather than in one for each check of a log.
+_NO_LOG = Skipped(
+    id="nccl-log",
+    what="NCCL's own log",
+    cause=SkipCause.NOT_IN_EVIDENCE,
+    reason="transports, NICs and settings stand in a log, not in a table",
+    how="run it with NCCL_DEBUG=INFO and give both",
+)
+
+# Needs times of single ranks, which no table and no log holds.
+_OF_RUNS = frozenset(
+    (
+        "bench-stopped",
+        "bench-late-rank",
+        "bench-skew",
+        "bench-slow-host",
+        "bench-slow-link",
+        "bench-slow-group",
+    )
+)
+
+
+def _can_tell(check_id: str, facts: BenchFacts) -> bool:
+    """Whether this kind of evidence can hold what the check looks at."""
+    if check_id.startswith("nccl-log-"):
+        return facts.nccl_log is not None or facts.is_live
+    return facts.is_live or (facts.origin is not Origin.LOG and check_id not in _OF_RUNS)
 
 
 def _complete(all_facts: Sequence[BenchFacts]) -> bool:

@@ -110,7 +110,7 @@ def ring(machine: Machine, collective: str, num_ranks: int) -> Expectation | str
         low_gbps=low * total,
         high_gbps=high * total,
         from_bytes=_plateau_bytes(machine),
-        rule=f"{_links(links, each)}; a {collective} ring over them reaches {_shares(low, high)} of it",
+        rule=f"{_links(links, each)}; a ring of {collective} over them reaches {_shares(low, high)} of it",
         source=RING_SOURCE,
         confidence=Confidence.MEDIUM if by_analogy else Confidence.HIGH,
         ceiling_gbps=total,
