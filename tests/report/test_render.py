@@ -71,7 +71,8 @@ def test_a_first_table_stands_between_the_verdict_and_the_findings(form: str) ->
     report = with_places("first", "body")
     text = RENDERERS[form](report)
     evidence = report.findings[0].evidence[0].text[:20]
-    assert text.index(report.verdict.title[:20]) < text.index("314.2") < text.index(evidence)
+    assert text.index(report.verdict.title[:20]) < text.index("table first") < text.index("314.2")
+    assert text.index("314.2") < text.index(evidence)
 
 
 @pytest.mark.parametrize("form", ["terminal.txt", "verbose.txt", "md", "html"])

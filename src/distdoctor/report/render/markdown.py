@@ -97,7 +97,7 @@ def _first_tables(report: Report) -> str:
     lines: list[str] = []
     for table in first_tables(report):
         rows = _table_rows(table)
-        head = _table_head(table)
+        head = [f"**{markdown_text(_clip(table.title, 200))}**", "", *_table_head(table)]
         note = ["", markdown_text(_clip(table.note, 300))] if table.note else []
         shown = _within(
             rows, _FIRST_BYTES - _size([*head, *note]), "| … and {} more rows, in the JSON report |"
