@@ -11,7 +11,14 @@ from distdoctor.units import fold_ints, format_bytes, format_seconds
 
 @pytest.mark.parametrize(
     ("num_bytes", "text"),
-    [(0, "0 B"), (1023, "1023 B"), (64 << 20, "64 MiB"), (1536 << 20, "1.5 GiB"), (1 << 50, "1024 TiB")],
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (64 << 20, "64 MiB"),
+        ((1 << 20) - 16, "1 MiB"),
+        (1536 << 20, "1.5 GiB"),
+        (1 << 50, "1024 TiB"),
+    ],
 )
 def test_bytes_use_the_largest_binary_unit(num_bytes: int, text: str) -> None:
     assert format_bytes(num_bytes) == text

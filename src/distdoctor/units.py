@@ -8,10 +8,11 @@ GIB = 1 << 30
 
 
 def format_bytes(num_bytes: int | float) -> str:
-    """`num_bytes` in the largest binary unit that keeps it at or above 1: '64 MiB', '1.5 GiB'."""
+    """`num_bytes` in the largest binary unit that keeps it, rounded, at or above 1: '64 MiB', '1.5 GiB'."""
     value = float(num_bytes)
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if abs(value) < 1024 or unit == "TiB":
+        # What rounds to 1024 is one of the next unit.
+        if abs(value) < 1023.5 or unit == "TiB":
             break
         value /= 1024
     text = f"{value:.1f}".removesuffix(".0") if abs(value) < 100 else f"{value:.0f}"
