@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 
 from distdoctor.nccl_bench.build import BenchRequest, bench_report
-from distdoctor.nccl_bench.facts.bench import BenchFacts, Origin
+from distdoctor.nccl_bench.facts.bench import BenchFacts, Origin, Stopped
 from distdoctor.nccl_bench.facts.rows import Row
 from distdoctor.nccl_bench.tables import bench_tables
 from distdoctor.report.model import Table
@@ -54,3 +54,11 @@ def test_a_refused_baseline_is_told_below_the_verdict() -> None:
     assert words in bench_report(REQUEST, [other]).verdict.summary
     for comparable in (now, replace(now, baseline=now)):
         assert "Not compared" not in bench_report(REQUEST, [comparable]).verdict.summary
+
+
+def test_a_run_that_was_broken_off_says_so_before_it_speaks_of_noise() -> None:
+    noisy = [replace(each, repeats_us=(each.time_us, 3 * each.time_us)) for each in flat_rows(478.0)]
+    stopped = Stopped(phase="all_reduce 4 MiB", reason="a signal came", by_user=True)
+    verdict = bench_report(REQUEST, [live(tuple(noisy), stopped=stopped)]).verdict
+    assert verdict.title == "cannot tell: somebody ended the measurement early"
+    assert "all_reduce 4 MiB: a signal came. Measured all the same" in verdict.summary

@@ -41,6 +41,13 @@ def _verdict(report: Report, all_facts: Sequence[BenchFacts]) -> Verdict:
     if serious:
         return verdict
     if verdict.status is Status.UNKNOWN:
+        ended = next((each.stopped for each in all_facts if each.stopped is not None), None)
+        if ended is not None and (ended.by_user or not report.subject.missing_ranks):
+            # Before noise: of a run that somebody broke off nobody asks how steady it was.
+            who = "somebody ended the measurement" if ended.by_user else "the measurement was ended"
+            where = f" in {ended.phase}" if ended.phase else ""
+            summary = f"It was ended{where}: {ended.reason}. {_reached(all_facts)}"
+            return replace(verdict, title=f"cannot tell: {who} early", summary=summary.strip())
         noisy = next((each for each in report.skipped if each.id == NOISY_ID and each.essential), None)
         if noisy is not None:
             why = noisy.reason.removeprefix("inconclusive: ")
@@ -48,13 +55,6 @@ def _verdict(report: Report, all_facts: Sequence[BenchFacts]) -> Verdict:
                 verdict,
                 title="inconclusive: too noisy to judge the speed of the network",
                 summary=f"{_sentence(why)} {_reached(all_facts)}".strip(),
-            )
-        ended = next((each.stopped for each in all_facts if each.stopped is not None), None)
-        if ended is not None and ended.by_user:
-            where = f" in {ended.phase}" if ended.phase else ""
-            summary = f"It was ended{where}: {ended.reason}. {_reached(all_facts)}"
-            return replace(
-                verdict, title="cannot tell: somebody ended the measurement early", summary=summary.strip()
             )
         refused = [each for facts in all_facts if facts.is_live for each in facts.not_measured]
         if refused and _best_row(all_facts) is None and not report.subject.missing_ranks:
