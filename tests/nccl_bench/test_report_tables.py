@@ -50,7 +50,7 @@ def test_one_rank_has_no_curve() -> None:
 def test_a_refused_baseline_is_told_below_the_verdict() -> None:
     now = live(flat_rows(478.0))
     other = replace(now, baseline=live(flat_rows(478.0), num_ranks=4))
-    words = "Not compared with the baseline: the baseline `this run` is of another number of ranks: 4 against 8 now."
+    words = "Not compared: the baseline `this run` is of another number of ranks: 4 against 8 now."
     assert words in bench_report(REQUEST, [other]).verdict.summary
     for comparable in (now, replace(now, baseline=now)):
         assert "Not compared" not in bench_report(REQUEST, [comparable]).verdict.summary

@@ -28,8 +28,8 @@ def bench_verdict(report: Report, all_facts: Sequence[BenchFacts]) -> Verdict:
         or all(each.baseline is None for each in all_facts)
     ):
         return verdict
-    # Who gave a baseline waits for this answer first.
-    summary = f"{verdict.summary} Not compared with the baseline: {refused.reason}.".strip()
+    # Who gave a baseline waits for this answer first, and a terminal cuts what is long.
+    summary = f"Not compared: {refused.reason}. {verdict.summary}".strip()
     return replace(verdict, summary=summary)
 
 
