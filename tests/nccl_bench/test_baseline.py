@@ -13,10 +13,10 @@ from distdoctor.nccl_bench.checks.base import Found, NotApplicable, NotSeen, Pas
 from distdoctor.nccl_bench.checks.regression import check_regression
 from distdoctor.nccl_bench.facts.bench import BenchFacts, Contention
 from distdoctor.nccl_bench.facts.places import Versions
-from distdoctor.nccl_bench.facts.rows import Group, GroupKind, Row
+from distdoctor.nccl_bench.facts.rows import Group, GroupKind, Row, Style
 from distdoctor.report.model import Confidence, Severity, SkipCause
 from distdoctor.units import KIB
-from nccl_bench.bench_builders import A100, PLATEAU_SIZES, flat_rows, hardware, live, nics, places, table
+from nccl_bench.bench_builders import A100, PLATEAU_SIZES, flat_rows, hardware, live, nics, places, row, table
 
 
 def repeated(busbw: float, spread: float = 0.01, **fields: object) -> tuple[Row, ...]:
@@ -177,3 +177,26 @@ def test_decimal_sizes_meet_powers_of_two() -> None:
 def test_a_run_is_never_slower_than_itself(busbw: float, spread: float) -> None:
     facts = run(busbw, spread)
     assert all(pair.change is not Change.SLOWER for pair in pairs_of(facts, facts))
+
+
+def test_repeats_that_lie_apart_by_less_than_they_spread_are_no_regression() -> None:
+    """Of equal runs, three repeats lie apart from three others in one of ten comparisons."""
+    now = tuple(
+        replace(each, repeats_us=(each.time_us, 1.1 * each.time_us, 1.2 * each.time_us))
+        for each in flat_rows(400)
+    )
+    then = tuple(
+        replace(each, repeats_us=(0.75 * each.time_us, 0.85 * each.time_us, 0.95 * each.time_us))
+        for each in flat_rows(400)
+    )
+    outcomes = check_regression(replace(live(now), baseline=live(then)))
+    assert not any(isinstance(each, Found) for each in outcomes)
+
+
+def test_rows_that_show_who_comes_late_are_not_compared() -> None:
+    def with_arrivals(busbw: float, latency_us: float) -> BenchFacts:
+        late = row(4096, time_us=latency_us, repeats_us=(latency_us,) * 3, style=Style.ISOLATED)
+        return live((*flat_rows(busbw, repeats_us=()), late))
+
+    sizes = {pair.row.size_bytes for pair in pairs_of(with_arrivals(400, 90), with_arrivals(400, 10))}
+    assert 4096 not in sizes and sizes

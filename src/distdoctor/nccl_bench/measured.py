@@ -292,6 +292,9 @@ def _elsewhere(where: Whereabouts) -> LostRank:
 
 def _lost(rank: int, absentee: Absentee, *, frozen: bool, doing: str | None) -> LostRank:
     state = Lost.UNKNOWN
+    if absentee.pid is None:
+        # It never told anything: whether it runs at all is not known.
+        return LostRank(rank=rank, state=state, doing=doing)
     if absentee.life in (Life.STOPPED, Life.TRACED):
         state = Lost.STOPPED
     elif absentee.life is Life.EXITED:

@@ -8,6 +8,7 @@ from enum import Enum
 
 from distdoctor.nccl_bench.analysis.noise import is_noisy
 from distdoctor.nccl_bench.analysis.statistics import relative_spread
+from distdoctor.nccl_bench.definitions import BARRIER
 from distdoctor.nccl_bench.facts.bench import BenchFacts
 from distdoctor.nccl_bench.facts.rows import GroupKind, Row, Style
 from distdoctor.units import MIB
@@ -69,11 +70,19 @@ def pairs_of(facts: BenchFacts, baseline: BenchFacts) -> tuple[Pair, ...]:
         by_key.setdefault(_key(each), []).append(each)
     pairs: list[Pair] = []
     for row in facts.rows:
+        if _tells_arrivals(row, facts):
+            continue
         before = _match(row, by_key.get(_key(row), ()))
         if before is not None:
             change, why = _change(facts, baseline, row, before)
             pairs.append(Pair(row=row, before=before, change=change, why_unclear=why))
     return tuple(pairs)
+
+
+def _tells_arrivals(row: Row, facts: BenchFacts) -> bool:
+    """Isolated rows of a live run that measured in streams: they are there to show who comes late."""
+    streams = any(each.style is Style.STREAMING and each.collective == row.collective for each in facts.rows)
+    return row.style is Style.ISOLATED and (streams or row.collective == BARRIER)
 
 
 _Key = tuple[str, int | None, Style, bool, str]
@@ -130,12 +139,13 @@ def _change(facts: BenchFacts, baseline: BenchFacts, row: Row, before: Row) -> t
 
 def _needed(pair: Pair) -> float:
     """The least drop that counts."""
+    spreads = [relative_spread(each.repeats_us) or 0.0 for each in (pair.row, pair.before)]
     if pair.both_repeated:
-        return MIN_DROP
+        # Three repeats of equal runs lie apart in one of ten comparisons: by less than what they spread.
+        return max(MIN_DROP, sum(spreads))
     least = MIN_DROP_WITHOUT_REPEATS
     if pair.row.size_bytes < SMALL_BYTES:
         least = MIN_DROP_SMALL_WITHOUT_REPEATS
-    spreads = [relative_spread(each.repeats_us) or 0.0 for each in (pair.row, pair.before)]
     return max(least, SPREADS * max(spreads))
 
 

@@ -70,7 +70,8 @@ def _busy(contention: Contention) -> str | None:
 def _and(busy: Sequence[str]) -> str:
     if not busy:
         return ""
-    more = f" and {len(busy) - 1} more hosts" if len(busy) > 1 else ""
+    others = len(busy) - 1
+    more = f" and {others} more host{'s' if others > 1 else ''}" if others else ""
     return f", and the host was busy ({busy[0]}{more})"
 
 

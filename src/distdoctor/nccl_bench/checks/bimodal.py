@@ -8,10 +8,11 @@ from distdoctor.nccl_bench.analysis.cells import Cell, cells_of
 from distdoctor.nccl_bench.analysis.curves import source_of
 from distdoctor.nccl_bench.analysis.noise import busy_hosts
 from distdoctor.nccl_bench.analysis.statistics import CLUSTER_GAP, Clusters, two_clusters
-from distdoctor.nccl_bench.checks.base import BenchCheck, Found, Outcome, Passed, not_seen
+from distdoctor.nccl_bench.checks.base import BenchCheck, Found, NotSeen, Outcome, Passed, not_seen
 from distdoctor.nccl_bench.facts.bench import BenchFacts
 from distdoctor.nccl_bench.facts.rows import GroupKind
-from distdoctor.report.model import Action, Confidence, Evidence, Severity, Team
+from distdoctor.report.checking import Unread
+from distdoctor.report.model import Action, Confidence, Evidence, Severity, SkipCause, Team
 from distdoctor.units import MIB, format_bytes
 
 # Smaller messages jump between two times on healthy machines, by one wake-up more or less. Our own threshold.
@@ -40,13 +41,8 @@ def check_bimodal(facts: BenchFacts) -> Sequence[Outcome]:
         ]
     busy = busy_hosts(facts)
     if busy:
-        return [
-            not_seen(
-                facts,
-                f"the host was busy, which makes repeats differ ({busy[0]})",
-                how="repeat on idle hosts",
-            )
-        ]
+        reason = f"the host was busy, which makes repeats differ ({busy[0]})"
+        return [NotSeen(unread=Unread(cause=SkipCause.NOISY, reason=reason, how="repeat on idle hosts"))]
     two = [(cell, clusters) for cell in cells if (clusters := two_clusters(cell.times_us)) is not None]
     if not two:
         return [Passed(detail=f"repeats of {len(cells)} cells lie in one group each")]

@@ -49,7 +49,7 @@ def _inconclusive(facts: BenchFacts, noisy: list[tuple[str, Row, str]], num_curv
     busy = busy_hosts(facts)
     load = "" if not busy or busy[0] in why else f"; {busy[0]}"
     reason = (
-        f"inconclusive: {len(noisy)} of {num_curves} curves are not steady; {label} at "
+        f"inconclusive: {len(noisy)} of {num_curves} curve{'s' if num_curves > 1 else ''} not steady; {label} at "
         f"{format_bytes(row.size_bytes)}: {why}{load}"
     )
     return NotSeen(unread=Unread(cause=SkipCause.NOISY, reason=reason, how=HOW), what="speed of the network")
