@@ -41,6 +41,13 @@ RUNS: dict[str, dict[str, Any]] = {
     "slow": {"faults": {1: "slow"}},
     "store frozen": {"faults": {3: "sleep"}, "stop_store_after_s": DEADLINE_S / 2},
     "terminated": {"faults": {0: "exit"}, "deadline_s": 60.0, "terminate_after_s": scaled(0.5)},
+    "written": {"faults": {}, "writes": True},
+    "killed in writing": {"faults": {0: "exit writing"}, "writes": True},
+    "one told to end": {
+        "faults": {0: "SIGTERM to another", 2: "late SIGTERM"},
+        "writes": True,
+        "deadline_s": 60.0,
+    },
     "an error": {"faults": {2: "raise"}, "deadline_s": 60.0, "gives_up": True},
     "a death noticed": {"faults": {3: "exit"}, "deadline_s": 60.0, "gives_up": True},
 }
@@ -60,6 +67,7 @@ class Watched:
                 "deadline_s": options.get("deadline_s", DEADLINE_S),
                 "faults": {str(rank): do for rank, do in faults.items()},
                 "terminate_after_s": options.get("terminate_after_s"),
+                "writes": options.get("writes", False),
                 "gives_up": options.get("gives_up", False),
             },
             limit_s=LIMIT_S,
@@ -70,6 +78,10 @@ class Watched:
     def end(self) -> tuple[list[Outcome], list[dict[str, Any]]]:
         outcomes = self._run.outcomes()
         return outcomes, [json.loads(path.read_text()) for path in sorted(self._folder.glob("stall.*"))]
+
+    def is_written(self) -> bool:
+        """Whether rank 0 has reported a run that went well."""
+        return (self._folder / "report").exists()
 
 
 @pytest.fixture(scope="module")
@@ -119,11 +131,33 @@ def test_when_the_launcher_ends_the_job_the_report_comes_at_once(runs: dict[str,
     assert max(outcome.seconds for outcome in outcomes) < LIMIT_S
 
 
-def test_when_the_store_freezes_every_rank_speaks_for_itself(runs: dict[str, Watched]) -> None:
+def test_when_the_store_freezes_one_rank_of_the_host_speaks(runs: dict[str, Watched]) -> None:
     outcomes, stalls = runs["store frozen"].end()
-    assert len(stalls) == WORLD_SIZE
-    assert all("no answer" in stall["store_lost"] for stall in stalls)
-    assert [outcome.exit_code for outcome in outcomes] == [3] * WORLD_SIZE
+    (stall,) = stalls
+    assert "no answer" in stall["store_lost"]
+    assert sorted(outcome.exit_code for outcome in outcomes) == [0] * (WORLD_SIZE - 1) + [3]
+
+
+def test_a_run_that_goes_well_reports_once_and_all_see_it(runs: dict[str, Watched]) -> None:
+    outcomes, stalls = runs["written"].end()
+    assert [outcome.value for outcome in outcomes] == ["complete"] * WORLD_SIZE
+    assert stalls == []
+    assert runs["written"].is_written()
+
+
+def test_when_the_reporter_dies_in_writing_another_rank_reports(runs: dict[str, Watched]) -> None:
+    outcomes, (stall,) = runs["killed in writing"].end()
+    assert stall["frozen"] == [0]
+    assert stall["phase"] == "writing the report"
+    assert [outcome.exit_code for outcome in outcomes] == [9, 3, 3, 3, 3]
+
+
+def test_a_rank_that_alone_is_told_to_end_does_not_make_a_second_report(runs: dict[str, Watched]) -> None:
+    """It reports when rank 0 does not; rank 0, which is through a little later, then keeps still."""
+    outcomes, stalls = runs["one told to end"].end()
+    assert len(stalls) == 1
+    assert not runs["one told to end"].is_written()
+    assert not any(outcome.ending == "hung" for outcome in outcomes)
 
 
 def test_a_rank_that_cannot_go_on_says_why_and_all_end_at_once(runs: dict[str, Watched]) -> None:

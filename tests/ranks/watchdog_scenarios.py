@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from distdoctor.ranks import watchdog as watchdog_module
 from distdoctor.ranks.store import launch_prefix
 from distdoctor.ranks.watchdog import Stall, Watchdog
 
@@ -28,8 +29,11 @@ def measure(
     faults: dict[str, str],
     terminate_after_s: float | None = None,
     gives_up: bool = False,
+    writes: bool = False,
 ) -> str:
     """`faults` maps a rank to what it does at the second phase: sleep, stop, exit, freeze inside.
+
+    With `writes` rank 0 then reports and the others wait for it; "exit writing" and "late SIGTERM" are faults there.
 
     After `terminate_after_s` every living rank gets SIGTERM, as from torchrun when a rank has died.
     """
@@ -71,9 +75,30 @@ def measure(
         if index == 2 and fault == "slow":
             time.sleep(deadline_s * 0.6)
         watchdog.leave()
+    if writes:
+        write(watchdog, rank, folder, fault)
     watchdog.finish()
     dist.destroy_process_group()
     return "complete"
+
+
+def write(watchdog: Watchdog, rank: int, folder: str, fault: str) -> None:
+    """The end of a run that went well: one report."""
+    watchdog_module._WRITING_S = 1.0
+    if fault == "late SIGTERM":
+        os.kill(os.getpid(), signal.SIGTERM)
+    watchdog.arrive("writing the report")
+    if rank != 0:
+        watchdog.await_report()
+        return
+    if fault == "SIGTERM to another":
+        time.sleep(8)  # long enough for the other to think that nobody else will report
+    told = watchdog.begin_report()
+    if fault == "exit writing":
+        os._exit(9)
+    if told is None:
+        Path(folder, "report").write_text("complete")
+        watchdog.end_report(0)
 
 
 def misbehave(fault: str) -> None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -31,8 +32,9 @@ import msgspec
 
 from distdoctor.exit_codes import ExitCode
 from distdoctor.ranks.ending import StoppedRank, end_stopped_peers
+from distdoctor.ranks.first_of_host import claim_on_host, wait_until_free
 from distdoctor.ranks.processes import Life, boot_id, life_of, pid_namespace, read_stat
-from distdoctor.ranks.store import Store, StoreLostError, TimedStore
+from distdoctor.ranks.store import STORE_LIMIT_S, Store, StoreLostError, TimedStore
 from distdoctor.ranks.terminate import Termination, end_process, on_terminate
 
 _POLL_S = 0.1
@@ -49,8 +51,10 @@ _MIN_BEAT_S = 0.5
 _REPORT_PATIENCE_S = 2.0
 _WRITING_S = 10.0
 
-# A rank that hosts the store stays this long after its report, so that the others can read that it is out.
+# A rank that hosts the store stays this long after its report, so that the others can read that it is out; after
+# a run that went well, until they have, at most so long. Our own choices.
 _HOST_LINGERS_S = 2.0
+_HOST_WAITS_S = 10.0
 
 # Details of at most this many absent ranks are fetched; beyond it their numbers say enough. Our own bound.
 _MAX_DESCRIBED = 256
@@ -134,6 +138,7 @@ class Watchdog:
         deadline_s: float,
         report: Callable[[Stall], int],
         hosts_store: bool = False,
+        before_end: Callable[[], None] | None = None,
         beat_s: float | None = None,
     ) -> None:
         """A watchdog for one rank.
@@ -142,8 +147,9 @@ class Watchdog:
         prefix: keys of this launch (`launch_prefix`).
         deadline_s: longest time without progress of this rank; well below the process group's timeout.
         report: called at most once per launch, in another thread, while the main thread may be stuck: writes
-            what has arrived and gives the exit code. With `Stall.store_lost` it may be called on every rank.
+            what has arrived and gives the exit code. With `Stall.store_lost` it may be called once on every host.
         hosts_store: this process is the store's server, as rank 0 is without torchrun.
+        before_end: called before the watchdog ends the process: what has to be removed then.
         """
         self._store = TimedStore(store, prefix=f"{prefix}watch/")
         self._rank = rank
@@ -151,12 +157,16 @@ class Watchdog:
         self._deadline_s = deadline_s
         self._report = report
         self._hosts_store = hosts_store
+        self._before_end = before_end
+        self._launch = prefix
         self._beat_s = beat_s or max(_MIN_BEAT_S, world_size / _BEATS_PER_S)
         self._presence = _own_presence(rank, host)
         self._phase_index = -1
         self._phase_deadline_s = deadline_s
         self._progress_at = time.monotonic()
         self._over = threading.Event()
+        self._finished = False
+        self._claim: socket.socket | None = None
         self._gave_up: str | None = None
         self._judging = threading.Lock()
         self._termination: Termination | None = None
@@ -206,14 +216,49 @@ class Watchdog:
         while True:
             time.sleep(3600)
 
+    def begin_report(self) -> int | None:
+        """All is measured, and this rank is about to write the report: None, or the exit code of one that is out.
+
+        From here on the watchdog of this rank reports nothing, and a signal lets the writing come to its end.
+        """
+        with self._judging:
+            self._over.set()
+        try:
+            if self._store.add("claim/0", 1) == 1:
+                return None
+            return self._wait_for_report(_WRITING_S)
+        except StoreLostError:
+            return None
+
+    def end_report(self, exit_code: int) -> None:
+        """The report is written: whoever waits for it may end."""
+        self._quietly(partial(self._store.set, "complete", str(exit_code)))
+        if self._hosts_store:
+            self._quietly(self._wait_for_others)
+
+    def await_report(self) -> None:
+        """Wait until another rank has written the report; should it die meanwhile, the watchdog reports.
+
+        Raises StoreLostError.
+        """
+        while not self._store.has("complete"):
+            time.sleep(max(_POLL_S, self._world_size / _BEATS_PER_S))
+
+    def _wait_for_others(self) -> None:
+        until = time.monotonic() + _HOST_WAITS_S
+        others = self._world_size - 1
+        while time.monotonic() < until and len(self._store.ranks_in("finished", self._world_size)) < others:
+            time.sleep(_POLL_S)
+
     def finish(self) -> None:
         """The measuring is over on this rank: nothing is reported any more, the signals are given back.
 
         A second call does nothing.
         """
         with self._judging:
-            if self._over.is_set():
+            if self._finished:
                 return
+            self._finished = True
             self._over.set()
         self._quietly(lambda: self._store.note_rank("finished", self._rank))
         if self._termination is not None:
@@ -240,7 +285,7 @@ class Watchdog:
             if not self._over.is_set():
                 if self._hosts_store:
                     time.sleep(_HOST_LINGERS_S)
-                end_process(_exit_code(code))
+                self._end(_exit_code(code))
         finally:
             self._judging.release()
 
@@ -270,7 +315,7 @@ class Watchdog:
             try:
                 code = self._judge_by_store(reason, terminated=terminated)
             except StoreLostError as error:
-                code = self._speak(
+                code = self._speak_for_host(
                     Stall(
                         reason=reason,
                         reporter=self._rank,
@@ -287,7 +332,7 @@ class Watchdog:
             self._quietly(self._end_stopped_neighbours)
             if self._hosts_store:
                 time.sleep(_HOST_LINGERS_S)
-            end_process(code)
+            self._end(code)
             return True
 
     def _judge_by_store(self, reason: str, *, terminated: bool) -> int | None:
@@ -317,6 +362,27 @@ class Watchdog:
                 return code
         return 0
 
+    def _speak_for_host(self, stall: Stall) -> int:
+        """Nobody can be asked who reports: one of the ranks of a host does, and its exit code tells for all."""
+        name = f"{self._launch}report"
+        claim = claim_on_host(name)
+        if claim is None:
+            wait_until_free(name, _WRITING_S)
+            return ExitCode.OK
+        self._claim = claim  # held until the process ends
+        code = self._speak(stall)
+        # Others may still wait for an answer of the store: they must find the claim taken.
+        time.sleep(STORE_LIMIT_S)
+        return code
+
+    def _end(self, code: int) -> None:
+        if self._before_end is not None:
+            try:
+                self._before_end()
+            except OSError:
+                traceback.print_exc()
+        end_process(code)
+
     def _speak(self, stall: Stall) -> int:
         try:
             return self._report(stall)
@@ -329,7 +395,7 @@ class Watchdog:
         """The reporter's exit code once its report is out, or None."""
         until = time.monotonic() + patience_s
         while True:
-            code = self._store.get("reported")
+            code = self._store.get("reported") or self._store.get("complete")
             if code is not None:
                 return _exit_code(code)
             if time.monotonic() > until:
