@@ -16,13 +16,14 @@ import torch
 import torch.distributed as dist
 
 from distdoctor.errors import DistdoctorError
+from distdoctor.nccl_bench.measure.connecting import connect
 from distdoctor.nccl_bench.measure.control import Control
 from distdoctor.nccl_bench.measure.target import Target, buffer_bytes
 from distdoctor.nccl_bench.meeting import Meeting, meeting_of
 from distdoctor.nccl_bench.messages import Hello, Layout, decode, encode
 from distdoctor.nccl_bench.options import JOIN_TIMEOUT_S, BenchOptions
 from distdoctor.ranks.identity import RankIdentity
-from distdoctor.ranks.store import launch_prefix
+from distdoctor.ranks.store import StoreLostError, TimedStore, launch_prefix
 from distdoctor.ranks.watchdog import Stall, Watchdog
 
 # A greeting of each of 16,384 ranks.
@@ -35,8 +36,8 @@ class Store:
     def __init__(self, identity: RankIdentity, *, timeout_s: float) -> None:
         """Raises DistdoctorError when there is no meeting point or it cannot be reached."""
         self._meeting = meeting_of(identity, os.environ)
-        self._timeout = timedelta(seconds=timeout_s)
-        first = self._connect(self._meeting)
+        self._limit_s = timeout_s
+        first = connect(self._meeting, limit_s=timeout_s)
         if self._meeting.port == 0:
             self._meeting = Meeting(address=self._meeting.address, port=first.port, serves=True)
         # Kept alive: with it goes the server, where this rank is the one that serves.
@@ -50,29 +51,42 @@ class Store:
     def client(self) -> dist.Store:
         """A client of its own."""
         at = self._meeting
-        return self._connect(Meeting(address=at.address, port=at.port, serves=False))
+        return connect(Meeting(address=at.address, port=at.port, serves=False), limit_s=self._limit_s)
 
-    def _connect(self, meeting: Meeting) -> dist.Store:
+
+def _enter(client: dist.Store, identity: RankIdentity) -> str:
+    """Take this rank's place in the launch; the prefix of its keys. Raises DistdoctorError when it is taken."""
+    try:
+        prefix = launch_prefix(client, os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+        places = TimedStore(client, prefix=f"{prefix}place/")
         try:
-            return dist.TCPStore(
-                meeting.address,
-                meeting.port,
-                is_master=meeting.serves,
-                wait_for_workers=False,
-                timeout=self._timeout,
-            )
-        except (RuntimeError, OSError) as error:
-            # torch raises DistNetworkError, a RuntimeError, with a stack of C++ frames below its first line.
-            first = next(iter(str(error).splitlines()), "")[:200]
-            verb = "serve" if meeting.serves else "reach"
-            raise DistdoctorError(
-                f"cannot {verb} the meeting point {meeting.address}:{meeting.port}: {first}",
-                hint="is rank 0 on that host, the port free there, and no firewall between?",
-            ) from error
+            world_size = places.agree_on("world_size", str(identity.world_size))
+            number = places.add(f"rank/{identity.rank}", 1)
+        finally:
+            places.close()
+    except StoreLostError as error:
+        raise DistdoctorError(
+            f"the ranks' meeting point does not answer: {error}", hint="is rank 0 still running?"
+        ) from error
+    if world_size != str(identity.world_size):
+        raise DistdoctorError(
+            f"rank {identity.rank} on {identity.host} was told of {identity.world_size} ranks, "
+            f"others at the same meeting point of {world_size[:12]}",
+            hint="give all ranks one WORLD_SIZE, and each job a MASTER_PORT of its own",
+        )
+    if number != 1:
+        raise DistdoctorError(
+            f"another process has come as rank {identity.rank} before this one on {identity.host}",
+            hint="give each rank its own RANK, and each job a MASTER_PORT of its own",
+        )
+    return prefix
 
 
 class Joined:
-    """A rank that has met all others. `report` is called by the watchdog when the run cannot go on."""
+    """A rank that has met all others.
+
+    The watchdog calls `report` when the run cannot go on, and `before_end` before it ends the process.
+    """
 
     def __init__(
         self,
@@ -81,6 +95,7 @@ class Joined:
         *,
         import_torch_s: float,
         report: Callable[[Stall], int],
+        before_end: Callable[[], None],
     ) -> None:
         """Connect to the store and start the watchdog; raises DistdoctorError."""
         self.identity = identity
@@ -88,7 +103,7 @@ class Joined:
         self._import_torch_s = import_torch_s
         self._store = Store(identity, timeout_s=JOIN_TIMEOUT_S)
         client = self._store.client()
-        self.prefix = launch_prefix(client, os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+        self.prefix = _enter(client, identity)
         self.records = client
         """A client that only the report uses."""
         self.control = Control(
@@ -106,6 +121,7 @@ class Joined:
             deadline_s=options.timeout_s,
             report=report,
             hosts_store=self._store.serves,
+            before_end=before_end,
         )
 
     def meet(self) -> None:

@@ -16,6 +16,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 
 from distdoctor.errors import DistdoctorError
+from distdoctor.exit_codes import ExitCode
 from distdoctor.nccl_bench.analysis.matrix_score import needs_confirmation
 from distdoctor.nccl_bench.analysis.pairing import MatrixPlan, Pair, confirmation_rounds, plan_matrix
 from distdoctor.nccl_bench.definitions import BARRIER
@@ -36,6 +37,9 @@ from distdoctor.ranks.watchdog import Stall
 
 # Kept back from the time limit for gathering and writing the report. Our own choice.
 _RESERVE_S = 4.0
+
+# Others wait so long for rank 0 to write its report: a slow file system is no stuck rank. Our own choice.
+_WRITING_LIMIT_S = 60.0
 
 # Passes over the matrix: a disturbance of one visit must not decide. Our own choice.
 _MATRIX_PASSES = 3
@@ -102,7 +106,13 @@ class _Run:
             check_mesh(options.mesh, identity.world_size)
         self._log: OwnLog | None = None
         self._state = RunState(options=options, world_size=identity.world_size)
-        self._joined = Joined(identity, options, import_torch_s=import_torch_s, report=self._report_stall)
+        self._joined = Joined(
+            identity,
+            options,
+            import_torch_s=import_torch_s,
+            report=self._report_stall,
+            before_end=self._remove_log,
+        )
 
     def run(self) -> int:
         try:
@@ -124,7 +134,9 @@ class _Run:
             self._state.backend = target.backend
             self._measure(target, self._joined.form_group(target))
             self._say_farewell()
-            code = self._report() if self._is_first else 0
+            self._joined.watchdog.arrive("writing the report", deadline_s=_WRITING_LIMIT_S)
+            if not self._is_first:
+                self._joined.watchdog.await_report()
         except RefusedError:
             raise
         except DistdoctorError as error:
@@ -133,10 +145,15 @@ class _Run:
             # A peer that is gone, an allocation that failed, a bug: the watchdog finds out who is to blame.
             first = next(iter(str(error).strip().splitlines()), "")
             self._joined.watchdog.give_up(f"{type(error).__name__}: {first}")
+        # What goes wrong in writing is nobody's fault among the ranks: it is raised.
+        code = self._report() if self._is_first else 0
         self._joined.finish()
+        self._remove_log()
+        return code
+
+    def _remove_log(self) -> None:
         if self._log is not None:
             self._log.remove()
-        return code
 
     # --- measuring ---
 
@@ -272,10 +289,17 @@ class _Run:
     # --- reporting ---
 
     def _report(self) -> int:
-        """Once, whoever comes first: the main thread at the end, or the watchdog."""
-        # Writing a report is bounded by itself; a slow file system is no stuck rank.
-        self._joined.watchdog.finish()
-        return self._report_once(None)
+        """Once, whoever comes first: the main thread at the end, or the watchdog of any rank."""
+        watchdog = self._joined.watchdog
+        told = watchdog.begin_report()
+        if told is not None:
+            return told
+        code = int(ExitCode.BUG)
+        try:
+            code = self._report_once(None)
+        finally:
+            watchdog.end_report(code)
+        return code
 
     def _report_stall(self, stall: Stall) -> int:
         return self._report_once(stall)
