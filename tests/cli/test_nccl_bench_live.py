@@ -63,6 +63,6 @@ def test_a_silent_rank_fails_after_the_one_that_speaks(
     monkeypatch.setattr(nccl_bench_live.time, "sleep", slept.append)
     monkeypatch.setenv("RANK", rank)
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(UsageError), _giving_way():
+    with pytest.raises(UsageError), _giving_way("job"):
         raise UsageError("no")
     assert len(slept) == waits

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from distdoctor.cli.output import Prepared, emit
-from distdoctor.cli.speaking import speak
+from distdoctor.cli.speaking import speak, speak_for_host
 from distdoctor.errors import DistdoctorError
 from distdoctor.exit_codes import ExitCode
 from distdoctor.nccl_bench.build import BenchRequest, bench_report
@@ -48,7 +48,7 @@ def run_live(
     from distdoctor.nccl_bench.mesh import check_mesh
 
     # What cannot work here is said before ranks wait for one another.
-    with _giving_way():
+    with _giving_way(identity.job_key):
         if options.mesh is not None:
             check_mesh(options.mesh, identity.world_size)
         compared = _read_baseline(baseline) if baseline else None
@@ -56,7 +56,7 @@ def run_live(
             os.environ.setdefault(name, value)
         from distdoctor.nccl_bench.measure.importing import import_torch
 
-        import_torch_s = import_torch(identity, limit_s=JOIN_TIMEOUT_S)
+        import_torch_s = import_torch(identity, limit_s=JOIN_TIMEOUT_S, speak=speak)
         from distdoctor.nccl_bench.measure.device import choose_backend
 
         choose_backend(options.backend)
@@ -79,17 +79,20 @@ def run_live(
         on_stage=speaker.tell_early,
         report=speaker.report,
     )
-    return run_rank(identity, options, callbacks, import_torch_s=import_torch_s)
+    with _giving_way(identity.job_key):
+        return run_rank(identity, options, callbacks, import_torch_s=import_torch_s)
 
 
 @contextmanager
-def _giving_way() -> Iterator[None]:
+def _giving_way(launch: str) -> Iterator[None]:
     """All ranks meet the same obstacle, one tells it: a launcher ends that one as soon as another has failed."""
     try:
         yield
     except DistdoctorError:
         if not should_speak(os.environ):
             time.sleep(_GIVE_WAY_S)
+            # Still alive: the obstacle may be this host's alone, and nobody else would tell of it.
+            speak_for_host(launch)
         raise
 
 

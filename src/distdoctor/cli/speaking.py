@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import threading
 from collections.abc import Callable
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 # One per process: file descriptors 1 and 2 are the process' own, and so are signals.
 _SILENCE = Silence()
 _TERMINATED_EARLY = threading.Event()
+_CLAIMS: list[socket.socket] = []
 
 
 def terminated_early() -> None:
@@ -33,6 +35,21 @@ def keep_still_unless_reporter() -> None:
 def speak() -> None:
     """Give a silenced rank its voice: it has taken over from a dead rank 0."""
     _SILENCE.end()
+
+
+def speak_for_host(name: str) -> None:
+    """Give a silenced rank its voice for an error of its own, one rank of each host: 64 would say the same.
+
+    `name` stands for the launch. Rank 0 has its voice and may say the same a second time.
+    """
+    from distdoctor.ranks.first_of_host import claim_on_host
+
+    if not _SILENCE.silent:
+        return
+    claim = claim_on_host(f"{name}|error")
+    if claim is not None:
+        _CLAIMS.append(claim)  # held until this process ends
+        _SILENCE.end()
 
 
 def run_as_rank(
