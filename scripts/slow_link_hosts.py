@@ -70,6 +70,9 @@ class Scenario:
     @property
     def culprit(self) -> str:
         """Who must be named, in the words of `Finding.name`."""
+        if self.slow_host is not None and self.num_hosts == 2:
+            # Which of two ends it is, only a third host tells.
+            return f"host-{self.slow_host} -> host-{1 - self.slow_host}"
         if self.slow_host is not None:
             return f"host-{self.slow_host} sends"
         if self.slow_link is not None:
