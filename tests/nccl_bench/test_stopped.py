@@ -95,6 +95,22 @@ def test_of_several_that_are_gone_one_is_the_cause_and_it_is_not_known_which() -
     assert "one is the cause" in found.explanation
 
 
+def test_ranks_that_raised_the_same_are_named_together() -> None:
+    """An interface that no rank has: whoever says so first is no more at fault."""
+    errors = tuple((rank, f"RuntimeError: no interface eth{rank}, at 0x7f{rank}a") for rank in (1, 0, 2, 3))
+    found = only(check_stopped(run_of(errors=errors)))
+    assert found.scope is not None
+    assert found.scope.ranks == (0, 1, 2, 3)
+    assert found.title == "ranks 0-3 could not go on: they raised an error"
+
+
+def test_a_rank_that_raised_something_else_is_not_named_with_the_first() -> None:
+    errors = ((1, "MemoryError: no room"), (2, "ValueError: no such thing"))
+    found = only(check_stopped(run_of(errors=errors)))
+    assert found.scope is not None
+    assert found.scope.ranks == (1,)
+
+
 def test_a_rank_that_raised_is_told_in_its_own_words() -> None:
     facts = run_of(lost(1, Lost.GONE, host="host-a"), errors=((1, "RuntimeError: no room for the buffer"),))
     found = only(check_stopped(facts))

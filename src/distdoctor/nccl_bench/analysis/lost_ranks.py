@@ -53,11 +53,13 @@ def blame(stopped: Stopped) -> Blame:
         return Blame(cause=Cause.STORE_LOST, culprits=(), victims=stopped.lost)
     own_errors = [each for each in stopped.errors if not _OF_A_PEER.search(each[1])]
     if own_errors:
-        rank, _ = own_errors[0]
-        raised = next((each for each in stopped.lost if each.rank == rank), None)
-        culprit = raised or LostRank(rank=rank, state=Lost.UNKNOWN)
-        victims = tuple(each for each in stopped.lost if each.rank != rank)
-        return Blame(cause=Cause.RAISED, culprits=(culprit,), victims=victims, error=own_errors[0])
+        # Ranks that say the same have met the same: whoever says it first is no more to blame than the others.
+        words = _without_numbers(own_errors[0][1])
+        raised = sorted({rank for rank, text in own_errors if _without_numbers(text) == words})
+        known = {each.rank: each for each in stopped.lost}
+        culprits = tuple(known.get(rank) or LostRank(rank=rank, state=Lost.UNKNOWN) for rank in raised)
+        victims = tuple(each for each in stopped.lost if each.rank not in raised)
+        return Blame(cause=Cause.RAISED, culprits=culprits, victims=victims, error=own_errors[0])
     if not stopped.lost:
         return Blame(
             cause=_nobody_lost(stopped), culprits=(), victims=(), error=next(iter(stopped.errors), None)
@@ -76,6 +78,11 @@ def blame(stopped: Stopped) -> Blame:
         victims=tuple(each for each in stopped.lost if each not in culprits),
         error=next(iter(stopped.errors), None),
     )
+
+
+def _without_numbers(text: str) -> str:
+    """Ports, addresses of memory and ranks differ in one and the same error."""
+    return re.sub(r"(?:0x)?[0-9a-f]*\d[0-9a-f]*", "#", text)
 
 
 def _nobody_lost(stopped: Stopped) -> Cause:

@@ -99,7 +99,7 @@ def _title(ranks: Sequence[int], hosts: Sequence[str], first: LostRank, *, raise
     where = f" ({short(hosts[0])})" if len(hosts) == 1 else ""
     who = f"rank{'s' if several else ''} {fold_ints(tuple(ranks))}"
     if raised:
-        return f"{who}{where} could not go on: it raised an error"[:80]
+        return f"{who}{where} could not go on: {'they' if several else 'it'} raised an error"[:80]
     words = {
         Lost.STOPPED: "are stopped" if several else "is stopped",
         Lost.GONE: "are gone" if several else "is gone",
