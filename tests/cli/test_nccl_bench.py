@@ -112,6 +112,7 @@ SLIPS = [
     (["--backend", "mpi"], "known: nccl, gloo"),
     (["--save-baseline", "x.txt"], "end it in .json"),
     (["--launch", "2", "some-file"], "exclude one another"),
+    (["-", "--baseline", "-"], "can be read once"),
     (["--only", "bench-nois"], "no check has this id"),
 ]
 

@@ -12,7 +12,9 @@ from distdoctor.nccl_bench.build import BenchRequest, bench_report
 from distdoctor.nccl_bench.from_files import read_baseline, report_of_files
 from distdoctor.nccl_bench.readers.own_report import facts_of_report
 from distdoctor.report.codec import encode
+from distdoctor.report.model import Status
 from distdoctor.report.seal import seal
+from distdoctor.report.unread import name_unread
 from nccl_bench.bench_builders import flat_rows, live
 
 REQUEST = BenchRequest(argv=(), started=datetime(2026, 11, 30, tzinfo=timezone.utc))
@@ -48,6 +50,16 @@ def test_a_table_and_the_logs_beside_it_are_one_run(tmp_path: Path) -> None:
     assert "table.txt" in report.verdict.summary
     (network,) = [check for check in report.checks if check.id == "nccl-log-socket"]
     assert network.state.value == "passed"
+
+
+@pytest.mark.parametrize("time", ["nan", "inf", "-5.00", "0.00"])
+def test_a_table_without_a_usable_number_is_no_clean_bill(time: str, tmp_path: Path) -> None:
+    rows = TABLE
+    for number in ("1501.2", "1503.1", "2599.4", "2553.0"):
+        rows = rows.replace(number, f"{time:>6}")
+    report = name_unread(report_of_files(REQUEST, [write(tmp_path, "table.txt", rows)]))
+    assert report.verdict.status is Status.UNKNOWN
+    assert "no row with numbers" in report.verdict.summary
 
 
 def test_logs_of_many_processes_are_judged_once(tmp_path: Path) -> None:

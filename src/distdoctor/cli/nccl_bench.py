@@ -125,6 +125,9 @@ def nccl_bench(
 
     if files and launch:
         raise UsageError("files and --launch exclude one another")
+    if [*(files or []), baseline].count("-") > 1:
+        # The second reading would judge the first by itself.
+        raise UsageError("standard input (`-`) can be read once", hint="give the other as a file")
     options = parse_options(
         collectives=collectives,
         sizes=sizes,

@@ -101,7 +101,15 @@ def _read_file(path: str) -> tuple[tuple[BenchFacts, ...], InputFile]:
     if not kinds:
         why = f"it holds no table of nccl-tests and no log of NCCL; it begins `{_first_line(evidence.text)}`"
         file = replace_struct(file, read=False, why_not=why)
+    elif file.why_not is None and any(map(_lacks_numbers, facts)):
+        file = replace_struct(file, why_not="a table has no row with numbers that can be used")
     return facts, file
+
+
+def _lacks_numbers(facts: BenchFacts) -> bool:
+    """A table that ended well and says nothing: its times are zero, negative, `nan` or damaged."""
+    table = facts.table
+    return table is not None and table.ended and not table.errors and not facts.rows
 
 
 def _first_line(text: str) -> str:
