@@ -65,6 +65,8 @@ def test_every_sweep_ascends_and_stays_in_its_bounds(smallest: int, largest: int
     [
         ({"smallest": 10, "largest": 1}, "larger than the largest"),
         ({"smallest": 1, "largest": 10, "factor": 1.0}, "does not grow"),
+        ({"smallest": 1, "largest": 10, "factor": float("nan")}, "does not grow"),
+        ({"smallest": 1, "largest": 10, "factor": float("inf")}, "does not grow"),
         ({"smallest": 1, "largest": 10, "factor": 1.5}, "does not advance"),
         ({"smallest": 1, "largest": 1 << 40, "step": 1}, "more than"),
         ({"smallest": 1, "largest": 10, "factor": 2.0, "step": 1}, "exclude"),

@@ -102,6 +102,8 @@ def test_ranks_that_raised_the_same_are_named_together() -> None:
     assert found.scope is not None
     assert found.scope.ranks == (0, 1, 2, 3)
     assert found.title == "ranks 0-3 could not go on: they raised an error"
+    assert "the same error" in found.explanation
+    assert "one is the cause" not in found.explanation
 
 
 def test_a_rank_that_raised_something_else_is_not_named_with_the_first() -> None:

@@ -52,7 +52,7 @@ def size_sweep(
         raise UsageError(f"the smallest size, {smallest} bytes, is larger than the largest, {largest}")
     if factor is not None and step is not None:
         raise UsageError("--size-factor and --size-step exclude one another")
-    if factor is not None and factor <= 1:
+    if factor is not None and not 1 < factor < float("inf"):
         raise UsageError(f"--size-factor {factor:g} does not grow", hint="write 2 or 4")
     sizes = [smallest]
     while len(sizes) <= MAX_SIZES:

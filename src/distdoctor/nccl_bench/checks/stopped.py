@@ -69,7 +69,7 @@ def _lost(facts: BenchFacts, stopped: Stopped, told: Blame) -> Found:
     raised = told.cause is Cause.RAISED
     several = len(ranks) > 1
     # When a rank dies the launcher ends the others: of several that are gone one is the cause.
-    unsure = several and first.state in (Lost.GONE, Lost.UNKNOWN)
+    unsure = several and not raised and first.state in (Lost.GONE, Lost.UNKNOWN)
     return Found(
         key="raised" if raised else first.state.name.lower(),
         title=_title(ranks, hosts, first, raised=raised),
@@ -85,13 +85,19 @@ def _lost(facts: BenchFacts, stopped: Stopped, told: Blame) -> Found:
             _waiting(stopped, told),
             *_victims(told),
         ),
-        explanation=("The other ranks cannot go on without it." if raised else _MEANING[first.state])
+        explanation=(_raised_words(several=several) if raised else _MEANING[first.state])
         + (" Of these ranks one is the cause; the launcher ends the others." if unsure else ""),
         actions=_actions(told, hosts),
         scope=Scope(ranks=ranks, hosts=hosts, gpus=gpus_of(facts, ranks)),
         cause_class=_cause_class(told, first),
         fault=Fault.UNKNOWN,
     )
+
+
+def _raised_words(*, several: bool) -> str:
+    if several:
+        return "They raised the same error: look for what they have in common, such as a setting of the job."
+    return "The other ranks cannot go on without it."
 
 
 def _title(ranks: Sequence[int], hosts: Sequence[str], first: LostRank, *, raised: bool) -> str:
