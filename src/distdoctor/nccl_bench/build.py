@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from distdoctor.nccl_bench.analysis.culprits import culprits_of
 from distdoctor.nccl_bench.checks.all import BENCH_CHECKS
 from distdoctor.nccl_bench.facts.bench import BenchFacts, Origin
-from distdoctor.nccl_bench.tables import bench_series, bench_tables, moving_rows
+from distdoctor.nccl_bench.pictures import bench_series
+from distdoctor.nccl_bench.tables import bench_tables, moving_rows
 from distdoctor.nccl_bench.verdict import bench_verdict
 from distdoctor.report.assemble import build_report
 from distdoctor.report.checking import run_checks

@@ -1,4 +1,4 @@
-"""What people look at: the rows that matter, all rows, arrivals, the matrix, curves; and the same for programs."""
+"""Tables of a run: the rows that matter, all rows, fits, arrivals; and the same numbers for programs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from distdoctor.nccl_bench.analysis.fit import fit_curve
 from distdoctor.nccl_bench.analysis.transport_words import transport_words
 from distdoctor.nccl_bench.definitions import BARRIER, BY_NAME
 from distdoctor.nccl_bench.facts.bench import BenchFacts
-from distdoctor.nccl_bench.facts.matrix import Matrix
 from distdoctor.nccl_bench.facts.rows import GroupKind, Row, Style
-from distdoctor.report.model import Column, Scalar, Series, Table
+from distdoctor.report.model import Column, Scalar, Table
 from distdoctor.units import fold_ints, format_bytes
 
 # Rows that the first screen has room for.
@@ -49,15 +48,6 @@ def bench_tables(facts: BenchFacts, *, label: str = "") -> tuple[Table, ...]:
         columns = (Column(name="what"), Column(name="why"))
         tables.append(Table(name="not-measured", title=f"Not measured{about}", columns=columns, rows=rows))
     return tuple(tables)
-
-
-def bench_series(facts: BenchFacts, *, label: str = "", accused: Sequence[int] = ()) -> tuple[Series, ...]:
-    """Bandwidth by size, and the matrix; `accused`: ranks whose rows of the matrix stand out."""
-    about = f", {label}" if label else ""
-    series = [each for each in (_curves(facts, about),) if each is not None]
-    if facts.matrix is not None and facts.matrix.pairs:
-        series.append(_heat(facts, facts.matrix, about, accused))
-    return tuple(series)
 
 
 # --- the rows that matter -----------------------------------------------------------------------------------
@@ -106,8 +96,8 @@ def _main_table(facts: BenchFacts, about: str) -> Table:
         (
             row.collective,
             format_bytes(row.size_bytes),
-            _rounded(row.time_us),
-            _rounded(row.busbw_gbps) if row.busbw_gbps is not None else "n/a",
+            rounded(row.time_us),
+            rounded(row.busbw_gbps) if row.busbw_gbps is not None else "n/a",
             _expected(facts, row),
         )
         for row in main_rows(facts.rows)
@@ -130,7 +120,7 @@ def _expected(facts: BenchFacts, row: Row) -> str:
         return "not known"
     if row.size_bytes < answer.from_bytes:
         return f"from {format_bytes(answer.from_bytes)} on"
-    return f"{_rounded(answer.low_gbps)}-{_rounded(answer.high_gbps)}"
+    return f"{rounded(answer.low_gbps)}-{rounded(answer.high_gbps)}"
 
 
 # --- all rows -----------------------------------------------------------------------------------------------
@@ -159,10 +149,10 @@ def _row_table(facts: BenchFacts, about: str) -> Table:
             cells.insert(1, row.group.label + (", at once" if row.concurrent else ""))
         cells += [
             _form(row),
-            _rounded(row.time_us),
-            _rounded(row.p99_us),
-            _rounded(row.algbw_gbps),
-            _rounded(row.busbw_gbps) if row.busbw_gbps is not None else "n/a",
+            rounded(row.time_us),
+            rounded(row.p99_us),
+            rounded(row.algbw_gbps),
+            rounded(row.busbw_gbps) if row.busbw_gbps is not None else "n/a",
             _data(row),
         ]
         if with_algorithm:
@@ -206,7 +196,7 @@ def _fit_tables(facts: BenchFacts, about: str) -> list[Table]:
         rows.append(
             (
                 curve.label + (", at once" if curve.concurrent else ""),
-                _rounded(fit.alpha_us),
+                rounded(fit.alpha_us),
                 f"{reached}{fit.plateau_gbps * factor:.4g}" if factor else None,
                 format_bytes(fit.n_half_bytes) if fit.n_half_bytes <= largest else "not reached",
                 format_bytes(fit.size_at_90_pct) if fit.size_at_90_pct is not None else "not reached",
@@ -274,8 +264,8 @@ def _computing_tables(facts: BenchFacts, about: str) -> list[Table]:
         (
             row.collective,
             format_bytes(row.size_bytes),
-            _rounded(before := alone.get((row.collective, row.size_bytes))),
-            _rounded(row.busbw_gbps),
+            rounded(before := alone.get((row.collective, row.size_bytes))),
+            rounded(row.busbw_gbps),
             round(100 * row.busbw_gbps / before) if before and row.busbw_gbps is not None else None,
         )
         for row in facts.computing_rows
@@ -307,8 +297,8 @@ def _arrival_tables(facts: BenchFacts, about: str) -> list[Table]:
         (
             each.rank,
             hosts.get(each.rank),
-            _rounded(each.own_us),
-            _rounded(each.wait_us),
+            rounded(each.own_us),
+            rounded(each.wait_us),
             round(100 * each.last_share),
         )
         for each in told.arrivals
@@ -340,65 +330,6 @@ def _set_up_table(facts: BenchFacts) -> list[Table]:
     return [Table(name="bench-set-up", title="Set-up, timed apart", columns=columns, rows=rows)]
 
 
-# --- pictures -----------------------------------------------------------------------------------------------
-
-
-def _curves(facts: BenchFacts, about: str) -> Series | None:
-    curves: dict[str, dict[int, float]] = {}
-    for row in facts.rows:
-        if row.busbw_gbps is None or row.group.kind not in (GroupKind.JOB, GroupKind.TABLE):
-            continue
-        if row.style is not Style.STREAMING:
-            continue
-        place = {None: "", True: "", False: " out of place"}[row.in_place]
-        both = any(
-            other.collective == row.collective and other.in_place is not row.in_place for other in facts.rows
-        )
-        name = f"{row.collective}{(place or ' in place') if both and row.in_place is not None else ''}"
-        curves.setdefault(name, {})[row.size_bytes] = row.busbw_gbps
-    sizes = sorted({size for curve in curves.values() for size in curve})
-    if len(sizes) < 2:
-        return None
-    return Series(
-        name="bench-curves",
-        title=f"Bus bandwidth by size{about}",
-        kind="lines",
-        x_label="size (bytes)",
-        y_label="GB/s",
-        x=tuple(sizes),
-        names=tuple(curves),
-        values=tuple(tuple(curve.get(size) for size in sizes) for curve in curves.values()),
-    )
-
-
-def _heat(facts: BenchFacts, matrix: Matrix, about: str, accused: Sequence[int]) -> Series:
-    times = {(pair.source, pair.target): pair.best_us for pair in matrix.pairs}
-    names = tuple(_rank_name(facts, rank) for rank in matrix.ranks)
-    return Series(
-        name="bench-matrix",
-        title=f"Point-to-point bandwidth, GB/s, from row to column, {format_bytes(matrix.size_bytes)}{about}",
-        kind="heat",
-        x_label="to",
-        y_label="from",
-        x=names,
-        names=names,
-        values=tuple(
-            tuple(_gbps(matrix.size_bytes, times.get((source, target))) for target in matrix.ranks)
-            for source in matrix.ranks
-        ),
-        hot=tuple(index for index, rank in enumerate(matrix.ranks) if rank in accused),
-    )
-
-
-def _rank_name(facts: BenchFacts, rank: int) -> str:
-    place = facts.place_of(rank)
-    return f"{rank}" if place is None or (facts.num_hosts or 1) < 2 else f"{rank} {place.host}"
-
-
-def _gbps(size_bytes: int, time_us: float | None) -> float | None:
-    return None if time_us is None else _rounded(size_bytes / time_us / 1e3)
-
-
-def _rounded(value: float | None) -> float | None:
+def rounded(value: float | None) -> float | None:
     """Four significant digits: more than any repeat agrees on."""
     return None if value is None else float(f"{value:.4g}")
