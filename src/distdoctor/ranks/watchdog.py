@@ -23,7 +23,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import NoReturn
@@ -139,6 +139,8 @@ class Watchdog:
         report: Callable[[Stall], int],
         hosts_store: bool = False,
         before_end: Callable[[], None] | None = None,
+        rank_variable: str | None = None,
+        job_variables: Mapping[str, str] | None = None,
         beat_s: float | None = None,
     ) -> None:
         """A watchdog for one rank.
@@ -150,6 +152,7 @@ class Watchdog:
             what has arrived and gives the exit code. With `Stall.store_lost` it may be called once on every host.
         hosts_store: this process is the store's server, as rank 0 is without torchrun.
         before_end: called before the watchdog ends the process: what has to be removed then.
+        rank_variable, job_variables: by which ranks of this launch are known that were stopped before they came.
         """
         self._store = TimedStore(store, prefix=f"{prefix}watch/")
         self._rank = rank
@@ -158,6 +161,8 @@ class Watchdog:
         self._report = report
         self._hosts_store = hosts_store
         self._before_end = before_end
+        self._rank_variable = rank_variable
+        self._job_variables = job_variables
         self._launch = prefix
         self._beat_s = beat_s or max(_MIN_BEAT_S, world_size / _BEATS_PER_S)
         self._presence = _own_presence(rank, host)
@@ -533,9 +538,13 @@ class Watchdog:
         ranks = self._store.ranks_in(self._neighbours_key(), self._world_size)
         present = [self._presence_of(rank) for rank in sorted(ranks)]
         end_stopped_peers(
-            StoppedRank(rank=each.rank, pid=each.pid, start_ticks=each.start_ticks)
-            for each in present
-            if each is not None and self._life(each) is Life.STOPPED
+            [
+                StoppedRank(rank=each.rank, pid=each.pid, start_ticks=each.start_ticks)
+                for each in present
+                if each is not None and self._life(each) is Life.STOPPED
+            ],
+            rank_variable=self._rank_variable,
+            job_variables=self._job_variables,
         )
 
     def _neighbours_key(self) -> str:

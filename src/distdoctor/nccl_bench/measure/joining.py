@@ -122,6 +122,8 @@ class Joined:
             report=report,
             hosts_store=self._store.serves,
             before_end=before_end,
+            rank_variable=identity.rank_variable,
+            job_variables=dict(identity.job_variables),
         )
 
     def meet(self) -> None:
