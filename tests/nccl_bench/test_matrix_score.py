@@ -18,6 +18,7 @@ from distdoctor.nccl_bench.analysis.matrix_score import (
     needs_confirmation,
     score_matrix,
 )
+from distdoctor.nccl_bench.analysis.slow_ends import slow_ends
 from distdoctor.nccl_bench.facts.matrix import Matrix, PairTime
 from nccl_bench.matrix_builders import (
     NOISES,
@@ -382,3 +383,20 @@ def test_scores_are_one_where_nothing_is_wrong() -> None:
 def test_a_thousand_hosts_are_judged_in_seconds() -> None:
     cluster = Cluster(places=make_places(num_hosts=1000), egress={"host-7": SLOW})
     assert only(judge(cluster)).hosts == ("host-7",)
+
+
+def test_a_far_slower_end_stands_out_where_noise_makes_most_ends_look_slow() -> None:
+    """Four hosts on two busy processors: pairs from 1.5 to 4.5 GB/s, and one that sends at 0.0245."""
+    speeds = {
+        ("a", "b"): 4.5, ("b", "a"): 1.9, ("a", "c"): 1.7, ("c", "a"): 1.8, ("b", "c"): 1.6, ("c", "b"): 1.5,
+        ("a", "d"): 1.7, ("b", "d"): 1.9, ("c", "d"): 1.8, ("d", "a"): 0.0245, ("d", "b"): 0.0245, ("d", "c"): 0.0244,
+    }  # fmt: skip
+    assert [(each.end, each.direction.value) for each in slow_ends(speeds, 0.5)] == [("d", "egress")]
+
+
+def test_noise_alone_that_makes_most_ends_look_slow_names_nobody() -> None:
+    speeds = {
+        ("a", "b"): 4.5, ("b", "a"): 1.9, ("a", "c"): 1.7, ("c", "a"): 1.8, ("b", "c"): 1.6, ("c", "b"): 1.5,
+        ("a", "d"): 1.7, ("b", "d"): 1.9, ("c", "d"): 1.8, ("d", "a"): 1.5, ("d", "b"): 1.6, ("d", "c"): 1.7,
+    }  # fmt: skip
+    assert slow_ends(speeds, 0.5) == []

@@ -25,6 +25,9 @@ MIN_PARTNERS = 2
 # Of the ends, at most this part can be slow "beside the others"; when more are, nobody is.
 MAX_SLOW_PART = 0.5
 
+# The ratio is halved at most this often less one: an end that is slow at the last is 16 times slower. Our own choice.
+MAX_STRICTNESS = 4
+
 # Makes a median absolute deviation comparable with a standard deviation (normal distribution).
 _MAD_TO_DEVIATION = 1.4826
 
@@ -68,14 +71,24 @@ class SlowCell(Generic[End]):
 def slow_ends(cells: Mapping[tuple[End, End], float], slow_ratio: float) -> list[SlowEnd[End]]:
     """Suspected ends, slowest first; none when more than half are slow, or when there is nobody to compare with.
 
-    `slow_ratio`: slower than this part of what the others reach is slow.
+    `slow_ratio`: slower than this part of what the others reach is slow. Where noise makes more than half look slow,
+    a stricter ratio tells whether some of them are far slower still.
     """
+    for strictness in range(MAX_STRICTNESS):
+        found = _slow_ends(cells, slow_ratio / 2**strictness)
+        if found is not None:
+            return found
+    return []
+
+
+def _slow_ends(cells: Mapping[tuple[End, End], float], slow_ratio: float) -> list[SlowEnd[End]] | None:
+    """Suspects by one ratio; None when they are more than half of the ends."""
     outgoing, incoming = _best_by_end(cells, 0), _best_by_end(cells, 1)
     senders, receivers = _far_below(outgoing, slow_ratio), _far_below(incoming, slow_ratio)
     ends = outgoing.keys() | incoming.keys()
     suspected = senders | receivers
-    if not suspected or len(suspected) > MAX_SLOW_PART * len(ends):
-        return []
+    if len(suspected) > MAX_SLOW_PART * len(ends):
+        return None
     others = [speed for pair, speed in cells.items() if not suspected & set(pair)]
     found: dict[End, list[SlowEnd[End]]] = {}
     for direction, members in ((Direction.EGRESS, senders), (Direction.INGRESS, receivers)):
