@@ -53,7 +53,7 @@ def test_less_than_half_is_critical() -> None:
     ("now", "then"),
     [
         (run(460), run(478)),
-        (run(440, 0.2), run(478, 0.2)),
+        (run(450, 0.1), run(478, 0.1)),
         (run(478), run(478)),
         (live(flat_rows(420)), run(478)),
         (live(flat_rows(420)), live(flat_rows(478))),

@@ -20,7 +20,16 @@ WORLD_SIZE = 4
 DEADLINE_S = scaled(3)
 GATHER = "all_gather_single"
 
-SHORT = ["--sizes", "1K,64K", "--iters", "30", "--time-limit", f"{scaled(12):g}s", "--timeout", f"{DEADLINE_S:g}s"]
+SHORT = [
+    "--sizes",
+    "1K,64K",
+    "--iters",
+    "30",
+    "--time-limit",
+    f"{scaled(12):g}s",
+    "--timeout",
+    f"{DEADLINE_S:g}s",
+]
 RUNS: dict[str, dict[str, Any]] = {
     "all collectives": {
         "argv": ["--collectives", "all", "--place", "both", "--matrix", "off", "--repeats", "1"]

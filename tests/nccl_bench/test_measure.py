@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from distdoctor.nccl_bench.analysis.samples import RankSamples, arrivals_from_samples
@@ -151,7 +152,8 @@ def test_a_rank_that_sleeps_before_each_call_has_own_time_and_hardly_waits(pool:
     assert sleeper.last_share > 0.5
     # What the others wait is no transfer.
     samples = [RankSamples.decode(bytes.fromhex(each)) for each in hexed]
-    assert found.transfer_us < min(float(each.total_us.min()) for each in samples)
+    others_us = [float(np.median(samples[rank].total_us)) for rank in (0, 2)]
+    assert found.transfer_us < min(others_us)
 
 
 def test_a_rank_that_is_late_between_calls_hardly_waits_in_the_barrier(pool: ForkPool) -> None:

@@ -9,12 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from distdoctor.nccl_bench.analysis.statistics import max_over_min
+from distdoctor.nccl_bench.analysis.statistics import max_over_min, median
 from distdoctor.nccl_bench.facts.bench import BenchFacts, Contention
 from distdoctor.nccl_bench.facts.rows import Row
 
 # Repeats that differ this much prove nothing about a link, whatever the reason. Our own threshold.
 MAX_FOLD = 1.5
+
+# A run in which most cells from this size on differ this much is noise throughout. Our own thresholds: less than for
+# a single cell, for here many agree.
+MAX_FOLD_OF_RUN = 1.15
+RUN_FROM_BYTES = 1 << 20
+RUN_MIN_CELLS = 4
 
 # On a host that is visibly busy less is enough to blame the load. Our own threshold.
 MAX_FOLD_WHEN_BUSY = 1.15
@@ -46,7 +52,19 @@ def is_noisy(facts: BenchFacts, row: Row) -> str | None:
     if busy and (fold is None or fold >= MAX_FOLD_WHEN_BUSY):
         spread = f"its repeats differ {fold:.2f}-fold" if fold is not None else "it was measured once"
         return f"{spread}{_and(busy)}"
-    return _halves_disagree(facts, row)
+    return run_disagrees(facts) or _halves_disagree(facts, row)
+
+
+def run_disagrees(facts: BenchFacts) -> str | None:
+    """One cell whose repeats agree proves nothing in a run where those of most others do not."""
+    folds = [
+        fold
+        for each in facts.rows
+        if each.size_bytes >= RUN_FROM_BYTES and (fold := max_over_min(each.repeats_us)) is not None
+    ]
+    if len(folds) < RUN_MIN_CELLS or median(folds) < MAX_FOLD_OF_RUN:
+        return None
+    return f"repeats in this run differ {median(folds):.1f}-fold as a rule"
 
 
 def busy_hosts(facts: BenchFacts) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from distdoctor.nccl_bench.analysis.cells import Cell, cells_of
 from distdoctor.nccl_bench.analysis.curves import source_of
-from distdoctor.nccl_bench.analysis.noise import busy_hosts
+from distdoctor.nccl_bench.analysis.noise import busy_hosts, run_disagrees
 from distdoctor.nccl_bench.analysis.statistics import CLUSTER_GAP, Clusters, two_clusters
 from distdoctor.nccl_bench.checks.base import BenchCheck, Found, NotSeen, Outcome, Passed, not_seen
 from distdoctor.nccl_bench.facts.bench import BenchFacts
@@ -40,8 +40,9 @@ def check_bimodal(facts: BenchFacts) -> Sequence[Outcome]:
             )
         ]
     busy = busy_hosts(facts)
-    if busy:
-        reason = f"the host was busy, which makes repeats differ ({busy[0]})"
+    disagrees = run_disagrees(facts) if facts.is_live else None
+    if busy or disagrees:
+        reason = f"the host was busy, which makes repeats differ ({busy[0]})" if busy else f"{disagrees}"
         return [NotSeen(unread=Unread(cause=SkipCause.NOISY, reason=reason, how="repeat on idle hosts"))]
     two = [(cell, clusters) for cell in cells if (clusters := two_clusters(cell.times_us)) is not None]
     if not two:

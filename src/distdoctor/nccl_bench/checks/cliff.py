@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from distdoctor.nccl_bench.analysis.curves import Curve, curves_of, source_of
 from distdoctor.nccl_bench.analysis.expectation import is_cpu_only
 from distdoctor.nccl_bench.analysis.fit import Cliff, find_cliffs, fit_curve
-from distdoctor.nccl_bench.analysis.noise import is_noisy
+from distdoctor.nccl_bench.analysis.noise import is_noisy, run_disagrees
 from distdoctor.nccl_bench.checks.base import (
     BenchCheck,
     Found,
@@ -63,6 +63,11 @@ def check_cliff(facts: BenchFacts) -> Sequence[Outcome]:
     return outcomes or [Passed(detail="; ".join(_shape(curve) for curve in shapes[:MAX_NAMED]))]
 
 
+# What the best repeat behind a fall may keep of the bandwidth before it and the fall still counts: where only this
+# cell is unsteady, and where the whole run is. Our own thresholds.
+KEPT, KEPT_IN_NOISE = 0.8, 0.5
+
+
 def _is_serious(cliff: Cliff) -> bool:
     return not cliff.recovers and cliff.after_bytes >= MATTERS_FROM_BYTES
 
@@ -82,7 +87,8 @@ def _noise(facts: BenchFacts, curve: Curve, cliff: Cliff) -> str | None:
     if why is None or not after.repeats_us:
         return why
     best_gbps = cliff.after_gbps * after.time_us / min(after.repeats_us)
-    return why if best_gbps > 0.8 * cliff.before_gbps else None
+    kept = KEPT_IN_NOISE if run_disagrees(facts) else KEPT
+    return why if best_gbps > kept * cliff.before_gbps else None
 
 
 def _shape(curve: Curve) -> str:
@@ -114,7 +120,7 @@ def _gbps(row: Row, otherwise: float) -> str:
 
 def _cliff(facts: BenchFacts, cliffs: list[tuple[Curve, Cliff]]) -> Found:
     curve, worst = max(cliffs, key=lambda each: each[1].drop)
-    repeated = bool(_row_at(curve, worst.after_bytes).repeats_us)
+    repeated = bool(_row_at(curve, worst.after_bytes).repeats_us) and not run_disagrees(facts)
     return Found(
         key=curve.collective,
         title=f"{curve.collective}: {worst.drop:.0%} less bandwidth above {format_bytes(worst.before_bytes)}",
