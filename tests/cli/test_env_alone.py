@@ -142,7 +142,9 @@ def test_json_stays_json_when_it_fails() -> None:
 def test_plain_distdoctor_shows_the_table() -> None:
     result = run()
     assert result.returncode == 0
-    assert all(word in result.stdout for word in ("checkup", "env", "explain", "compare", "report"))
+    assert all(
+        word in result.stdout for word in ("checkup", "env", "nccl-bench", "explain", "compare", "report")
+    )
     assert max(map(len, result.stdout.splitlines())) <= 80
 
 

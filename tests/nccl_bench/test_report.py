@@ -163,3 +163,12 @@ def test_evidence_is_asked_only_what_it_can_hold() -> None:
     report = report_of(table(flat_rows(478)))
     assert [skip.id for skip in report.skipped if skip.id.startswith("nccl-log")] == ["nccl-log"]
     assert not {"bench-late-rank", "bench-slow-host"} & {check.id for check in report.checks}
+
+
+def test_hosts_whose_pairs_were_not_measured_for_want_of_time_are_no_clean_bill() -> None:
+    left_out = (NotMeasured(what="pass 1 of 3 over the pairs of ranks", why="the time limit", refused=False),)
+    facts = live(flat_rows(478, num_ranks=16), num_ranks=16, num_hosts=2, not_measured=left_out)
+    report = report_of(facts)
+    assert report.verdict.status is not Status.OK
+    one_host = live(flat_rows(478), not_measured=left_out)
+    assert report_of(one_host).verdict.status is Status.OK

@@ -13,10 +13,10 @@ from distdoctor.errors import UsageError
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "checkup": ("distdoctor.cli.checkup", "may a job start on this host? (prolog, init container)"),
-    "env": ("distdoctor.cli.env", "is this host, or this job, set up right? which of the hosts differs?"),
+    "env": ("distdoctor.cli.env", "is this host, or this job, set up right? which host differs?"),
     "nccl-bench": (
         "distdoctor.cli.nccl_bench",
-        "is the network what was paid for? which rank, host or link is slow?",
+        "is the network what was paid for? which host or link is slow?",
     ),
     "explain": ("distdoctor.cli.explain", "here is what was pasted into the ticket: what does it say?"),
     "compare": ("distdoctor.cli.compare", "what differs between these two (or more)?"),

@@ -13,7 +13,7 @@ from distdoctor.nccl_bench.checks.all import BENCH_CHECKS
 from distdoctor.nccl_bench.facts.bench import BenchFacts, Origin
 from distdoctor.nccl_bench.pictures import bench_series
 from distdoctor.nccl_bench.tables import bench_tables, moving_rows
-from distdoctor.nccl_bench.verdict import bench_verdict
+from distdoctor.nccl_bench.verdict import bench_verdict, pairs_left_out
 from distdoctor.report.assemble import build_report
 from distdoctor.report.checking import run_checks
 from distdoctor.report.model import CheckResult, Finding, InputFile, Report, SkipCause, Skipped, Subject
@@ -64,7 +64,9 @@ def bench_report(
     culprits = tuple(
         culprit for facts in all_facts for culprit in culprits_of(facts, tuple(findings)) if facts.is_live
     )
-    accused = tuple(each.rank for each in culprits if each.rank is not None and each.role == "culprit")
+    accused = tuple(
+        rank for each in findings if each.id.startswith("bench-slow-") for rank in each.scope.ranks
+    )
     report = build_report(
         command=request.command,
         argv=request.argv,
@@ -129,7 +131,10 @@ def _can_tell(check_id: str, facts: BenchFacts) -> bool:
 def _complete(all_facts: Sequence[BenchFacts]) -> bool:
     """Runs that came to their end, and measured something."""
     return all(
-        facts.stopped is None and (not facts.is_live or bool(moving_rows(facts.rows))) for facts in all_facts
+        facts.stopped is None
+        and not pairs_left_out(facts)
+        and (not facts.is_live or bool(moving_rows(facts.rows)))
+        for facts in all_facts
     )
 
 

@@ -12,6 +12,7 @@ from distdoctor.nccl_bench.definitions import BARRIER, BY_NAME
 from distdoctor.nccl_bench.facts.bench import BenchFacts
 from distdoctor.nccl_bench.facts.rows import GroupKind, Row, Style
 from distdoctor.report.model import Column, Scalar, Table
+from distdoctor.report.names import scalar_text
 from distdoctor.units import fold_ints, format_bytes
 
 # Rows that the first screen has room for.
@@ -310,7 +311,7 @@ def _arrival_tables(facts: BenchFacts, about: str) -> list[Table]:
             title=f"Who arrives late, {told.collective}{size}{about}",
             columns=columns,
             rows=rows,
-            note=f"the last to arrive waits least; the transfer itself takes {told.transfer_us:.4g} us",
+            note=f"the last to arrive waits least; the transfer itself takes {scalar_text(rounded(told.transfer_us))} us",
         )
     ]
 

@@ -14,6 +14,9 @@ from distdoctor.report.assemble import MAX_TITLE
 from distdoctor.report.model import CheckState, Confidence, Report, Severity, SkipCause, Status, Verdict
 from distdoctor.units import format_bytes
 
+PAIRS = "pass 1 "
+"""How a pass over the pairs of ranks is named where it was left out (`measure/run.py`)."""
+
 NOISY_ID = "bench-noisy"
 BASELINE_ID = "bench-regression"
 
@@ -56,6 +59,12 @@ def _verdict(report: Report, all_facts: Sequence[BenchFacts]) -> Verdict:
                 title="inconclusive: too noisy to judge the speed of the network",
                 summary=f"{_sentence(why)} {_reached(all_facts)}".strip(),
             )
+        if any(pairs_left_out(facts) for facts in all_facts):
+            return replace(
+                verdict,
+                title="cannot tell who is slow: no time was left to measure pairs of ranks",
+                summary=f"Give it more time (--time-limit), or fewer sizes. {_reached(all_facts)}".strip(),
+            )
         refused = [each for facts in all_facts if facts.is_live for each in facts.not_measured]
         if refused and _best_row(all_facts) is None and not report.subject.missing_ranks:
             what, why = refused[0].what, refused[0].why
@@ -92,6 +101,14 @@ def _verdict(report: Report, all_facts: Sequence[BenchFacts]) -> Verdict:
         confidence=verdict.confidence
         if isinstance(answer, Expectation) and row.busbw_gbps is not None
         else Confidence.MEDIUM,
+    )
+
+
+def pairs_left_out(facts: BenchFacts) -> bool:
+    """A run over several hosts in which the time was over before any pair of ranks was measured."""
+    several = facts.is_live and (facts.num_hosts or 1) > 1
+    return (
+        several and facts.matrix is None and any(each.what.startswith(PAIRS) for each in facts.not_measured)
     )
 
 
