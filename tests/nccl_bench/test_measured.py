@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pytest
 
 from distdoctor.nccl_bench.analysis.samples import RankSamples
 from distdoctor.nccl_bench.facts.bench import Lost
 from distdoctor.nccl_bench.facts.rows import Group, GroupKind, Style
-from distdoctor.nccl_bench.measure.timing import Samples
 from distdoctor.nccl_bench.measured import Measured, RunState, gather_measured
 from distdoctor.nccl_bench.messages import Farewell, Hello, Layout, encode
 from distdoctor.nccl_bench.options import BenchOptions
@@ -19,10 +20,19 @@ from distdoctor.nccl_bench.record import CellRun, Record, done_key, encode_recor
 from distdoctor.ranks.processes import Life
 from distdoctor.ranks.watchdog import Absentee, Stall, Whereabouts
 
-pytest.importorskip("torch")
-
 EVERYBODY = Group(kind=GroupKind.JOB, label="job", ranks=(0, 1), set_label="job")
 CELL = Cell(collective="all_reduce", size_bytes=1024, in_place=True, style=Style.STREAMING)
+
+
+@dataclass(frozen=True)
+class Loop:
+    """What a loop measured, without torch."""
+
+    own_us: Sequence[float]
+    barrier_us: Sequence[float]
+    operation_us: Sequence[float]
+    total_us: Sequence[float]
+    loop_us: float
 
 
 class MemoryStore:
@@ -59,9 +69,7 @@ class MemoryStore:
 def samples(*times_us: float) -> bytes:
     column = array("d", times_us)
     nothing = array("d", [0.0] * len(column))
-    loop = Samples(
-        own_us=nothing, barrier_us=nothing, operation_us=column, total_us=column, loop_us=sum(column)
-    )
+    loop = Loop(own_us=nothing, barrier_us=nothing, operation_us=column, total_us=column, loop_us=sum(column))
     return RankSamples.of(loop).encode()
 
 

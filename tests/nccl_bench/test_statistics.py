@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distdoctor.nccl_bench.analysis.statistics import (
-    mad,
     max_over_min,
     median,
     percentile,
@@ -42,10 +41,6 @@ def test_a_percentile_is_one_of_the_values(values: list[float], percent: float) 
 def test_a_percentile_outside_its_range_is_refused(percent: float) -> None:
     with pytest.raises(ValueError, match="percentile"):
         percentile([1.0], percent)
-
-
-def test_mad_ignores_one_wild_value() -> None:
-    assert mad([10, 11, 9, 10, 1000]) == 1
 
 
 def test_spread_of_one_repeat_is_not_known() -> None:

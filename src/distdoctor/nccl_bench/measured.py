@@ -47,8 +47,6 @@ class RunState:
     matrix_ranks: tuple[int, ...] = ()
     matrix_rounds: tuple[Round, ...] = ()
     matrix_sampled: bool = False
-    out_of_time: str | None = None
-    """What was left out because the time limit came first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from distdoctor.errors import UsageError
 from distdoctor.units import GIB, KIB, MIB
@@ -63,11 +62,3 @@ def size_sweep(
             raise UsageError("the sweep does not advance", hint="take a larger --size-factor")
         sizes.append(following)
     raise UsageError(f"the sweep has more than {MAX_SIZES} sizes", hint="take a larger factor or step")
-
-
-def fitting(
-    sizes: Sequence[int], needed: Sequence[int], available_bytes: int
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """(sizes whose buffers fit, sizes whose buffers do not); `needed` is the memory of each."""
-    fit = tuple(size for size, need in zip(sizes, needed, strict=True) if need <= available_bytes)
-    return fit, tuple(size for size in sizes if size not in set(fit))

@@ -89,11 +89,6 @@ class Suspect:
         """What its pairs reach over what comparable others reach."""
         return self.candidate.ratio
 
-    @property
-    def pairs_seen(self) -> int:
-        """Pairs of ranks that show it."""
-        return len(self.candidate.pairs)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixScore:

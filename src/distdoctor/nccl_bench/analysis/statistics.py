@@ -41,12 +41,6 @@ def percentile(values: Sequence[float], percent: float) -> float:
     return ordered[max(1, math.ceil(percent * len(ordered) / 100)) - 1]
 
 
-def mad(values: Sequence[float]) -> float:
-    """Median absolute deviation from the median, unscaled, in the values' unit."""
-    middle = median(values)
-    return median([abs(value - middle) for value in values])
-
-
 def relative_spread(repeats: Sequence[float]) -> float | None:
     """(largest - smallest) / median; None for fewer than two repeats or a median of 0."""
     if len(repeats) < 2:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -83,25 +82,3 @@ def published_for(
         and (each.num_hosts > 1) is several_hosts
         and (wanted is None or each.fabric in wanted)
     )
-
-
-def nearest_published(
-    *,
-    gpu: str,
-    collective: str,
-    num_ranks: int,
-    num_hosts: int,
-    fabrics: Iterable[str] | None = None,
-) -> Published | None:
-    """The published figure whose ranks and hosts are nearest on a logarithmic scale; None when there is none.
-
-    One host is never compared with several. Among equally near ones the highest: what the hardware can do.
-    """
-    candidates = published_for(gpu=gpu, collective=collective, several_hosts=num_hosts > 1, fabrics=fabrics)
-
-    def distance(each: Published) -> tuple[float, float]:
-        ranks = abs(math.log2(each.num_ranks / num_ranks)) if each.num_ranks else 10.0
-        hosts = abs(math.log2((each.num_hosts or 1) / num_hosts))
-        return ranks + hosts, -each.busbw_gbps
-
-    return min(candidates, key=distance, default=None)

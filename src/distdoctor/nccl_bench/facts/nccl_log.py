@@ -178,10 +178,6 @@ class NcclLog:
     invalid_settings: tuple[str, ...] = ()
     """ "Invalid value x for NCCL_Y, using default 0."."""
 
-    def line_of(self, what: str) -> int | None:
-        """Line number of the telling line, or None."""
-        return dict(self.first_lines).get(what)
-
     def place_of(self, what: str) -> str:
         """File and line of the telling line; the name of the log when it is not known."""
         return dict(self.first_places).get(what, self.origin)

@@ -27,8 +27,6 @@ class Computing:
         self._over = threading.Event()
         self._begun = threading.Event()
         self._thread = threading.Thread(target=self._work, name="distdoctor-computing", daemon=True)
-        self.products = 0
-        """Products that were handed in."""
 
     def __enter__(self) -> Computing:
         self._thread.start()
@@ -48,7 +46,6 @@ class Computing:
     def _on_cpu(self) -> None:
         while not self._over.is_set():
             torch.mm(self._factor, self._factor, out=self._product)
-            self.products += 1
             self._begun.set()
 
     def _on_gpu(self) -> None:
@@ -57,7 +54,6 @@ class Computing:
         with torch.cuda.stream(stream):
             while not self._over.is_set():
                 torch.mm(self._factor, self._factor, out=self._product)
-                self.products += 1
                 event = torch.cuda.Event()
                 event.record(stream)
                 handed.append(event)

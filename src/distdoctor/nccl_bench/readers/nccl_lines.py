@@ -18,7 +18,6 @@ _BANNER = re.compile(
 _OLD_MARK = re.compile(r"(?<=:\d)\d* \[\d{1,4}\] (?:\S{1,80}:\d+ )?(INFO|WARN) ")
 
 # What a program prints of ncclGetLastError: the text of the library's last warning follows in a line of its own.
-_LAST_ERROR = re.compile(r"\bLast error: ?$")
 _NCCL_ERROR = re.compile(r"nccl[A-Z]\w*Error|ncclInvalid|NCCL error|ncclRemoteError")
 _LINES_TO_LAST_ERROR = 3
 _RANK_PREFIX = re.compile(r"^\s*(?:\[[^\]\s]{1,80}\]:?\s*)+")
