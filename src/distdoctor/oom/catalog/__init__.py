@@ -1,0 +1,1 @@
+"""Data with sources: GPUs and their memory."""

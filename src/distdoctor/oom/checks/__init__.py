@@ -1,0 +1,1 @@
+"""Checks of estimates, launch configurations, messages and snapshots. Pure."""

@@ -1,0 +1,1 @@
+"""Every formula of the estimate, each with its source. Pure arithmetic over shapes and degrees, in bytes."""

@@ -1,0 +1,1 @@
+"""Models: presets, Hugging Face configs, sizes given as options."""

@@ -1,0 +1,1 @@
+"""Memory snapshots of torch: read without trust, and what they say at the moment of the failure."""

@@ -1,0 +1,1 @@
+"""One file for each parallel strategy: what it shards, what it replicates, what it costs in memory."""
