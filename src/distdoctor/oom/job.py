@@ -1,0 +1,252 @@
+"""One job, resolved: what was said, defaults for the rest, and which defaults were assumed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from distdoctor.errors import UsageError
+from distdoctor.oom.mesh import Mesh, build_mesh, check_mesh
+from distdoctor.oom.parameters import count_parameters
+from distdoctor.oom.settings import (
+    Attention,
+    Checkpointing,
+    DataParallel,
+    Offload,
+    Optimizer,
+    OptimizerLoop,
+    Precision,
+    Schedule,
+    Settings,
+)
+from distdoctor.oom.shape import Model, ModelShape
+
+DEEPSPEED = (DataParallel.ZERO1, DataParallel.ZERO2, DataParallel.ZERO3)
+MEGATRON = (DataParallel.MEGATRON, DataParallel.MEGATRON_DISTRIBUTED, DataParallel.MEGATRON_FSDP)
+
+# No cluster's numbers are larger; beyond them a digit too many was typed.
+MAX_TOKENS = 1 << 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """Everything that the formulas ask for. Bytes and elements are of one rank unless said otherwise."""
+
+    model: Model
+    num_params: int
+    mesh: Mesh
+    strategy: DataParallel
+    precision: Precision
+    optimizer: Optimizer
+    optimizer_loop: OptimizerLoop
+    micro_batch: int
+    seq_len: int
+    num_micro_batches: int
+    checkpointing: Checkpointing
+    attention: Attention
+    schedule: Schedule
+    virtual_stages: int
+    reshard_after_forward: bool
+    sequence_parallel: bool
+    loss_parallel: bool
+    fused_loss: bool
+    offload_params: Offload
+    offload_optimizer: Offload
+    expert_imbalance: float
+    grads_in_fp32: bool
+    said: Settings
+    """What was said, for what only one strategy asks."""
+    assumptions: tuple[str, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def shape(self) -> ModelShape | None:
+        """None: only the number of parameters is known."""
+        return self.model.shape
+
+    @property
+    def tokens(self) -> float:
+        """Tokens of one micro-batch on one rank of the context-parallel group."""
+        return self.micro_batch * self.seq_len / self.mesh.cp
+
+    @property
+    def compute_bytes(self) -> int:
+        """Bytes of a computed value."""
+        return 4 if self.precision is Precision.FP32 else 2
+
+    @property
+    def residual_bytes(self) -> int:
+        """Bytes of a value of the residual stream: autocast leaves it in fp32, a 16-bit model has 16 bits."""
+        is_autocast = self.precision is Precision.MIXED and self.strategy in (
+            DataParallel.NONE,
+            DataParallel.DDP,
+        )
+        return 4 if self.precision is Precision.FP32 or is_autocast else 2
+
+    @property
+    def is_sharded(self) -> bool:
+        """Whether dp_shard is a dimension of its own; plain replicas only know one."""
+        return self.strategy not in (DataParallel.NONE, DataParallel.DDP, DataParallel.MEGATRON)
+
+
+def resolve(settings: Settings) -> Job:
+    """The job of what was said. Raises UsageError for what cannot be."""
+    if settings.model is None:
+        raise UsageError("no model", hint="give --model NAME or config.json, or --params 7.5e9, or --layers …")
+    _refuse_nonsense(settings)
+    guess = _Defaults(settings)
+    mesh = build_mesh(settings)
+    strategy = guess.strategy(mesh)
+    mesh = _name_data_parallel(mesh, strategy)
+    shape = settings.model.shape
+    pp_on = mesh.pp > 1
+    virtual = settings.virtual_stages or (2 if settings.schedule in (Schedule.INTERLEAVED, Schedule.ZBV) else 1)
+    schedule = settings.schedule or (Schedule.INTERLEAVED if virtual > 1 else Schedule.ONE_F_ONE_B)
+    if schedule is Schedule.ZBV and virtual != 2:
+        raise UsageError("the ZB-V schedule has exactly 2 virtual stages on each rank")
+    if shape is not None:
+        check_mesh(mesh, shape, virtual_stages=virtual, sharded=strategy is not DataParallel.NONE)
+    elif mesh.ep > 1:
+        raise UsageError(
+            "expert parallelism needs the model's experts", hint="give --model, or --experts and sizes"
+        )
+    num_params = count_parameters(shape) if shape is not None else settings.model.stated_params
+    assert num_params is not None
+    if pp_on and settings.schedule is None:
+        guess.assume("pipeline schedule 1F1B" if virtual == 1 else "interleaved 1F1B")
+    precision = guess.precision(strategy)
+    sequence_parallel = settings.sequence_parallel
+    if sequence_parallel is None:
+        sequence_parallel = mesh.tp > 1 and strategy not in MEGATRON
+        if sequence_parallel:
+            guess.assume("sequence parallelism with tp, as TorchTitan has it")
+    reshard = settings.reshard_after_forward
+    if reshard is None:
+        reshard = not pp_on
+        if strategy is DataParallel.FSDP and pp_on:
+            guess.assume("parameters stay gathered through a step under pp (TorchTitan's default)")
+    return Job(
+        model=settings.model,
+        num_params=num_params,
+        mesh=mesh,
+        strategy=strategy,
+        precision=precision,
+        optimizer=guess.pick("optimizer", Optimizer.ADAMW, "AdamW"),
+        optimizer_loop=guess.optimizer_loop(strategy),
+        micro_batch=guess.pick("micro_batch", 1, "micro-batch of 1 sequence"),
+        seq_len=guess.pick("seq_len", 4096, "sequences of 4096 tokens"),
+        num_micro_batches=guess.micro_batches(mesh),
+        checkpointing=guess.pick("checkpointing", Checkpointing.NONE, "no activation checkpointing"),
+        attention=guess.pick("attention", Attention.FLASH, "flash attention"),
+        schedule=schedule,
+        virtual_stages=virtual,
+        reshard_after_forward=reshard,
+        sequence_parallel=sequence_parallel and mesh.tp > 1,
+        loss_parallel=bool(settings.loss_parallel) and mesh.tp > 1,
+        fused_loss=bool(settings.fused_loss),
+        offload_params=settings.offload_params or Offload.NONE,
+        offload_optimizer=settings.offload_optimizer or settings.offload_params or Offload.NONE,
+        expert_imbalance=settings.expert_imbalance or 1.0,
+        grads_in_fp32=bool(settings.grads_in_fp32),
+        said=settings,
+        assumptions=tuple(guess.assumed),
+        notes=settings.model.notes,
+    )
+
+
+class _Defaults:
+    """Defaults, and a list of those that were used."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.assumed: list[str] = []
+
+    def assume(self, text: str) -> None:
+        self.assumed.append(text)
+
+    def pick(self, name: str, default, words: str):  # type: ignore[no-untyped-def]  # the type is that of the field
+        said = getattr(self.settings, name)
+        if said is None:
+            self.assume(words)
+            return default
+        return said
+
+    def strategy(self, mesh: Mesh) -> DataParallel:
+        said = self.settings.strategy
+        if said is not None:
+            return said
+        if mesh.shard_ranks > 1:
+            self.assume("FSDP2 over dp_shard" if mesh.cp == 1 else "FSDP2 over dp_shard x cp")
+            return DataParallel.FSDP
+        if mesh.dp_replicate > 1:
+            self.assume("DDP over dp_replicate")
+            return DataParallel.DDP
+        return DataParallel.NONE
+
+    def precision(self, strategy: DataParallel) -> Precision:
+        said = self.settings.precision
+        if said is not None:
+            return said
+        if strategy in DEEPSPEED or strategy in MEGATRON:
+            self.assume("bf16 parameters with an fp32 master copy")
+            return Precision.MASTER
+        self.assume("fp32 parameters, computed in bf16")
+        return Precision.MIXED
+
+    def optimizer_loop(self, strategy: DataParallel) -> OptimizerLoop:
+        said = self.settings.optimizer_loop
+        if said is not None:
+            return said
+        if strategy in DEEPSPEED or strategy in MEGATRON:
+            return OptimizerLoop.FUSED
+        if self.settings.optimizer in (None, Optimizer.ADAMW, Optimizer.SGD_MOMENTUM, Optimizer.SGD):
+            self.assume("the foreach optimizer, torch's default on GPUs")
+        return OptimizerLoop.FOREACH
+
+    def micro_batches(self, mesh: Mesh) -> int:
+        said = self.settings.accumulation_steps
+        if said is not None:
+            return said
+        batch, micro = self.settings.global_batch, self.settings.micro_batch or 1
+        if batch is not None:
+            if batch % (micro * mesh.dp):
+                raise UsageError(
+                    f"a global batch of {batch} is no multiple of micro-batch {micro} x {mesh.dp} data-parallel ranks"
+                )
+            return batch // (micro * mesh.dp)
+        if mesh.pp > 1:
+            self.assume(f"{2 * mesh.pp} micro-batches in the pipeline")
+            return 2 * mesh.pp
+        return 1
+
+
+def _name_data_parallel(mesh: Mesh, strategy: DataParallel) -> Mesh:
+    """Ranks of strategies that do not shard are replicas, whatever the mesh called them."""
+    if strategy is DataParallel.NONE:
+        if mesh.dp > 1:
+            raise UsageError(
+                f"{mesh.dp} data-parallel ranks need a strategy", hint="--strategy ddp, fsdp2, zero1, zero2, zero3"
+            )
+        return mesh
+    if strategy is DataParallel.DDP:
+        return replace(mesh, dp_replicate=mesh.dp, dp_shard=1)
+    return mesh
+
+
+def _refuse_nonsense(settings: Settings) -> None:
+    for name, least, most in (
+        ("micro_batch", 1, 1 << 20),
+        ("seq_len", 1, 1 << 28),
+        ("accumulation_steps", 1, 1 << 20),
+        ("global_batch", 1, 1 << 30),
+        ("virtual_stages", 1, 1 << 12),
+        ("num_nodes", 1, 1 << 20),
+        ("gpus_per_node", 1, 1 << 10),
+    ):
+        value = getattr(settings, name)
+        if value is not None and not least <= value <= most:
+            raise UsageError(f"{name.replace('_', ' ')} is {value}; it must be from {least} to {most:,}")
+    imbalance = settings.expert_imbalance
+    if imbalance is not None and not 1.0 <= imbalance <= 1e4:  # NaN fails both
+        raise UsageError(f"expert imbalance is {imbalance}; 1 is balanced, 2 is twice the tokens on one rank")
+    if (settings.micro_batch or 1) * (settings.seq_len or 1) > MAX_TOKENS:
+        raise UsageError("micro-batch x sequence has more tokens than any job", hint="check --micro-batch, --seq-len")
