@@ -52,6 +52,8 @@ class Open:
     """`"auto"`: the trainer decides at run time; `$NUM_NODES` is a template variable; the file names no model."""
     how: str
     """The option of ours, or the step, that supplies it: `--gpus N`, `--model …`."""
+    settles: str | None = None
+    """The field of `Settings` that it is about: another file of the same job may supply it."""
 
 
 class Defect(str, Enum):
@@ -100,3 +102,38 @@ class LaunchConfig:
     defects: tuple[ConfigDefect, ...] = ()
     notes: tuple[str, ...] = ()
     """What a reader must know: keys ignored, values taken from a comment, a part that could not be read."""
+    implied: tuple[str, ...] = ()
+    """Fields of `settings` that follow from a key's absence or from a weak key; they give way to another file's."""
+    setting_keys: tuple[tuple[str, ConfigKey], ...] = ()
+    """For fields of `settings`, the key that says so."""
+    dtype: str | None = None
+    """`bf16`, `fp16` or `fp32`: the type of computation, which `Settings.precision` does not tell apart."""
+    host_memory_limit_bytes: int | None = None
+    """Memory that one node of the job may use on the host (Kubernetes limits.memory)."""
+    references: tuple[str, ...] = ()
+    """Files that this one names and that decide something: a DeepSpeed JSON, an accelerate YAML."""
+    in_hf: bool = False
+    """The DeepSpeed file is completed by Hugging Face: it holds `"auto"`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigFacts:
+    """All configurations of one job, and what they say together."""
+
+    configs: tuple[LaunchConfig, ...]
+    joined: Settings
+    defects: tuple[ConfigDefect, ...] = ()
+    """Of single files and of their combination."""
+
+    def still_open(self) -> tuple[tuple[str, Open], ...]:
+        """What no file of the job supplies, each with the path of the file that leaves it open."""
+        given = {path.rsplit("/", 1)[-1] for path in (config.path for config in self.configs)}
+        points: dict[str, tuple[str, Open]] = {}
+        for config in self.configs:
+            for each in config.open_points:
+                if each.settles and getattr(self.joined, each.settles, None) is not None:
+                    continue
+                if any(name in each.what for name in given):
+                    continue
+                points.setdefault(each.what, (config.path, each))
+        return tuple(points.values())

@@ -1,0 +1,22 @@
+"""Keys that nobody reads because of a slip: the known name that was probably meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+# Of two keys this alike one is nearly always a slip of the other (`zero_optimisation`); our own bound, on difflib's ratio.
+ALIKE = 0.84
+
+
+def near_name(key: str, known: Iterable[str]) -> str | None:
+    """The known key that `key` is probably a slip of; None when it is known, or like none."""
+    names = list(known)
+    if key in names or key.startswith(("_", "#", "//")) or len(key) < 4 or len(key) > 80:
+        return None
+    lowered = {name.lower().replace("-", "_"): name for name in names}
+    plain = key.lower().replace("-", "_").strip()
+    if plain in lowered:
+        return lowered[plain]
+    found = get_close_matches(plain, lowered, n=1, cutoff=ALIKE)
+    return lowered[found[0]] if found else None
