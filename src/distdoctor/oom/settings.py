@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from distdoctor.oom.megatron_details import MegatronDetails
 from distdoctor.oom.shape import Model
 
 
@@ -140,6 +141,8 @@ class Settings:
     persistence_threshold_elements: int | None = None
     max_live_elements: int | None = None
     overlap_comm: bool | None = None
+    meta_init: bool | None = None
+    """Sharded before any rank holds the whole model (meta device, zero.Init); False: each rank builds it first."""
     # Types.
     precision: Precision | None = None
     grads_in_fp32: bool | None = None
@@ -164,6 +167,8 @@ class Settings:
     attention_dropout: float | None = None
     fused_loss: bool | None = None
     """The loss never holds all logits at once: chunked, cut or fused linear cross entropy."""
+    frees_logits: bool | None = None
+    """The 16-bit logits are dropped before the backward pass (TorchTitan deletes them)."""
     compiled: bool | None = None
     offload_activations: bool | None = None
     # Tensor, pipeline and expert parallelism.
@@ -176,5 +181,7 @@ class Settings:
     """Megatron pads the vocabulary to a multiple of this and of tp."""
     expert_imbalance: float | None = None
     """Tokens on the busiest rank over those of a balanced router; 1 is balanced."""
+    megatron: MegatronDetails | None = None
+    """What only Megatron-LM has a word for."""
     # Which device.
     gpu_type: str | None = None
