@@ -91,7 +91,9 @@ class Job:
 def resolve(settings: Settings) -> Job:
     """The job of what was said. Raises UsageError for what cannot be."""
     if settings.model is None:
-        raise UsageError("no model", hint="give --model NAME or config.json, or --params 7.5e9, or --layers …")
+        raise UsageError(
+            "no model", hint="give --model NAME or config.json, or --params 7.5e9, or --layers …"
+        )
     _refuse_nonsense(settings)
     guess = _Defaults(settings)
     mesh = build_mesh(settings)
@@ -99,7 +101,9 @@ def resolve(settings: Settings) -> Job:
     mesh = _name_data_parallel(mesh, strategy)
     shape = settings.model.shape
     pp_on = mesh.pp > 1
-    virtual = settings.virtual_stages or (2 if settings.schedule in (Schedule.INTERLEAVED, Schedule.ZBV) else 1)
+    virtual = settings.virtual_stages or (
+        2 if settings.schedule in (Schedule.INTERLEAVED, Schedule.ZBV) else 1
+    )
     schedule = settings.schedule or (Schedule.INTERLEAVED if virtual > 1 else Schedule.ONE_F_ONE_B)
     if schedule is Schedule.ZBV and virtual != 2:
         raise UsageError("the ZB-V schedule has exactly 2 virtual stages on each rank")
@@ -109,8 +113,7 @@ def resolve(settings: Settings) -> Job:
         raise UsageError(
             "expert parallelism needs the model's experts", hint="give --model, or --experts and sizes"
         )
-    num_params = count_parameters(shape) if shape is not None else settings.model.stated_params
-    assert num_params is not None
+    num_params = count_parameters(shape) if shape is not None else settings.model.stated_params or 0
     if pp_on and settings.schedule is None:
         guess.assume("pipeline schedule 1F1B" if virtual == 1 else "interleaved 1F1B")
     precision = guess.precision(strategy)
@@ -220,15 +223,18 @@ class _Defaults:
 
 
 def _name_data_parallel(mesh: Mesh, strategy: DataParallel) -> Mesh:
-    """Ranks of strategies that do not shard are replicas, whatever the mesh called them."""
+    """Ranks of strategies that do not shard are replicas, whatever the mesh called them; DeepSpeed shards over all."""
     if strategy is DataParallel.NONE:
         if mesh.dp > 1:
             raise UsageError(
-                f"{mesh.dp} data-parallel ranks need a strategy", hint="--strategy ddp, fsdp2, zero1, zero2, zero3"
+                f"{mesh.dp} data-parallel ranks need a strategy",
+                hint="--strategy ddp, fsdp2, zero1, zero2, zero3",
             )
         return mesh
     if strategy is DataParallel.DDP:
         return replace(mesh, dp_replicate=mesh.dp, dp_shard=1)
+    if strategy in DEEPSPEED:
+        return replace(mesh, dp_replicate=1, dp_shard=mesh.dp)
     return mesh
 
 
@@ -249,4 +255,6 @@ def _refuse_nonsense(settings: Settings) -> None:
     if imbalance is not None and not 1.0 <= imbalance <= 1e4:  # NaN fails both
         raise UsageError(f"expert imbalance is {imbalance}; 1 is balanced, 2 is twice the tokens on one rank")
     if (settings.micro_batch or 1) * (settings.seq_len or 1) > MAX_TOKENS:
-        raise UsageError("micro-batch x sequence has more tokens than any job", hint="check --micro-batch, --seq-len")
+        raise UsageError(
+            "micro-batch x sequence has more tokens than any job", hint="check --micro-batch, --seq-len"
+        )

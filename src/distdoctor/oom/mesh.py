@@ -100,19 +100,7 @@ def build_mesh(settings: Settings) -> Mesh:
     for name, size in given.items():
         if size < 1:
             raise UsageError(f"{name} is {size}; sizes of groups are 1 or more")
-    others = given["pp"] * given["dp_replicate"] * given["cp"] * given["tp"]
-    shard = settings.dp_shard
-    if shard in (None, -1):
-        if world is None:
-            shard = 1
-        elif world % others:
-            raise UsageError(
-                f"{_product(given)} = {others} does not divide {world} GPUs", hint="change --gpus or --mesh"
-            )
-        else:
-            shard = world // others
-    assert shard is not None
-    mesh = Mesh(dp_shard=shard, **given)
+    mesh = Mesh(dp_shard=_shard_ranks(settings, world, given), **given)
     if world is not None and mesh.num_ranks != world:
         raise UsageError(
             f"the mesh {mesh.words()} has {mesh.num_ranks} ranks, but the job has {world} GPUs",
@@ -121,6 +109,20 @@ def build_mesh(settings: Settings) -> Mesh:
     if mesh.num_ranks > MAX_RANKS:
         raise UsageError(f"the mesh {mesh.words()} has {mesh.num_ranks:,} ranks", hint=f"up to {MAX_RANKS:,}")
     return mesh
+
+
+def _shard_ranks(settings: Settings, world: int | None, given: dict[str, int]) -> int:
+    """dp_shard as it was given, or what is left of the ranks."""
+    if settings.dp_shard is not None and settings.dp_shard != -1:
+        return settings.dp_shard
+    if world is None:
+        return 1
+    others = given["pp"] * given["dp_replicate"] * given["cp"] * given["tp"]
+    if world % others:
+        raise UsageError(
+            f"{_product(given)} = {others} does not divide {world} GPUs", hint="change --gpus or --mesh"
+        )
+    return world // others
 
 
 def check_mesh(mesh: Mesh, shape: ModelShape, *, virtual_stages: int = 1, sharded: bool = True) -> None:
@@ -165,4 +167,6 @@ def _product(degrees: dict[str, int]) -> str:
 
 
 def _divisors(number: int) -> str:
-    return "possible: " + ", ".join(str(each) for each in range(1, min(number, 512) + 1) if number % each == 0)
+    return "possible: " + ", ".join(
+        str(each) for each in range(1, min(number, 512) + 1) if number % each == 0
+    )

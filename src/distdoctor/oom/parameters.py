@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
 
-from distdoctor.oom.shape import MixtureOfExperts, ModelShape, Norm
+from distdoctor.oom.shape import LatentAttention, MixtureOfExperts, ModelShape, Norm
 
 
 class Split(str, Enum):
@@ -123,7 +123,7 @@ def count_active_parameters(shape: ModelShape) -> int:
 def _attention(shape: ModelShape) -> list[ParameterGroup]:
     hidden = shape.hidden_size
     if shape.mla is not None:
-        return _latent_attention(shape)
+        return _latent_attention(shape, shape.mla)
     queries, keys = shape.num_heads * shape.head_size, shape.num_kv_heads * shape.head_size
     groups = [
         ParameterGroup(
@@ -143,10 +143,9 @@ def _attention(shape: ModelShape) -> list[ParameterGroup]:
     return groups
 
 
-def _latent_attention(shape: ModelShape) -> list[ParameterGroup]:
+def _latent_attention(shape: ModelShape, mla: LatentAttention) -> list[ParameterGroup]:
     """DeepSeek-V2's attention: down-projections are small and replicated, up-projections split by heads."""
-    mla, hidden, heads = shape.mla, shape.hidden_size, shape.num_heads
-    assert mla is not None
+    hidden, heads = shape.hidden_size, shape.num_heads
     queries = heads * (mla.nope_head_size + mla.rope_head_size)
     down = hidden * (mla.kv_lora_rank + mla.rope_head_size) + mla.kv_lora_rank
     up = mla.kv_lora_rank * heads * (mla.nope_head_size + mla.value_head_size)
@@ -158,9 +157,7 @@ def _latent_attention(shape: ModelShape) -> list[ParameterGroup]:
     return [
         ParameterGroup(name="attention down-projections", numel=down, num_tensors=4),
         ParameterGroup(name="attention up-projections", numel=up, split=Split.COLUMNS, num_tensors=2),
-        ParameterGroup(
-            name="attention output", numel=heads * mla.value_head_size * hidden, split=Split.ROWS
-        ),
+        ParameterGroup(name="attention output", numel=heads * mla.value_head_size * hidden, split=Split.ROWS),
     ]
 
 

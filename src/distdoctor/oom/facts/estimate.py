@@ -76,18 +76,16 @@ class Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """What one parameter group's states are sharded over, and what is replicated, in words."""
+    """Over which ranks one parameter group's states are sharded, in words; `whole` is on every rank."""
 
     group: str
     numel: float
     """Elements of the whole model in this group."""
-    local_numel: float
-    """Elements that one rank keeps between steps."""
-    sharded_over: str
-    """`tp (columns) x dp_shard`; `-` when nothing."""
-    replicated_over: str
+    parameters: str
+    gradients: str
+    optimizer: str
     dtensor: str
-    """DTensor placements: `[Shard(0), Shard(1)] on (dp_shard, tp)`."""
+    """DTensor placements of the parameters: `Shard(0) on dp_shard, Shard(1) on tp`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,8 +137,12 @@ class Estimate:
     def need_bytes(self) -> tuple[float, float]:
         """(least, most) that the worst rank's GPU must hold: allocated, reserved slack, and what is outside torch."""
         peak = self.worst.peak.num_bytes
-        low = peak + sum(each.low_bytes for each in self.outside) + (self.slack.low_bytes if self.slack else 0)
+        low = (
+            peak + sum(each.low_bytes for each in self.outside) + (self.slack.low_bytes if self.slack else 0)
+        )
         high = (
-            peak + sum(each.high_bytes for each in self.outside) + (self.slack.high_bytes if self.slack else 0)
+            peak
+            + sum(each.high_bytes for each in self.outside)
+            + (self.slack.high_bytes if self.slack else 0)
         )
         return low, high

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from distdoctor.oom.shape import ModelShape
+from distdoctor.oom.shape import MixtureOfExperts, ModelShape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,11 +76,10 @@ def mlp_saved(shape: ModelShape, width: int, *, element: int, residual: int) -> 
     )
 
 
-def routed_saved(shape: ModelShape, *, element: int) -> float:
+def routed_saved(shape: ModelShape, moe: MixtureOfExperts, *, element: int) -> float:
     """Bytes for one token that arrived at one routed expert: its input, the inside of the expert, its output, which
     is kept until the token is weighed and sent back."""
-    assert shape.moe is not None
-    inside = (4 if shape.is_gated else 2) * shape.moe.expert_ffn_size
+    inside = (4 if shape.is_gated else 2) * moe.expert_ffn_size
     return element * (2 * shape.hidden_size + inside)
 
 
@@ -98,9 +97,7 @@ def layer_saved(
     return attention.plus(shared).plus(router)
 
 
-def selective_saved(
-    shape: ModelShape, *, with_experts: bool, element: int, residual: int
-) -> SavedBytes:
+def selective_saved(shape: ModelShape, *, with_experts: bool, element: int, residual: int) -> SavedBytes:
     """Per-operator selective checkpointing as TorchTitan does it: the layer's input, the output of attention, and
     every second matrix product (queries, values, gate, down of queries, keys, values, output, gate, up, down)."""
     if shape.mla is not None:

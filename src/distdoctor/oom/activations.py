@@ -1,0 +1,147 @@
+"""What the forward pass of one rank leaves for its backward pass: the parallel dimensions put together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from distdoctor.oom.facts.estimate import Amount, Category
+from distdoctor.oom.formulas.logits import fused_logits_bytes, logits_bytes
+from distdoctor.oom.job import Job
+from distdoctor.oom.local import LocalModel
+from distdoctor.oom.settings import Checkpointing
+from distdoctor.oom.shape import ModelShape
+from distdoctor.oom.strategies import (
+    activation_checkpointing,
+    context_parallel,
+    expert_parallel,
+    pipeline_parallel,
+    tensor_parallel,
+)
+
+# Inputs of column-split layers that a layer keeps: that of queries, keys and values, and that of the MLP.
+_GATHERS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activations:
+    """Amounts of one rank, by when they are there."""
+
+    kept: tuple[Amount, ...] = ()
+    """At the loss and when the backward pass begins."""
+    loss: tuple[Amount, ...] = ()
+    """At the loss only."""
+    backward: tuple[Amount, ...] = ()
+    """While a layer's backward runs."""
+
+
+def activations_of(local: LocalModel, job: Job) -> Activations:
+    """What this rank keeps. Nothing is known of a model without a shape."""
+    shape = job.shape
+    if shape is None:
+        return Activations()
+    chunks = pipeline_parallel.chunks_in_flight(local, job)
+    per_batch = _layers_bytes(shape, local, job)
+    share = chunks / job.virtual_stages
+    kept = [
+        Amount(
+            category=Category.ACTIVATIONS,
+            num_bytes=per_batch * share * _kept_on_gpu(job),
+            how=_kept_words(local, job, share),
+        )
+    ]
+    if local.has_output:
+        head = 2 * job.compute_bytes * shape.hidden_size * job.tokens / tensor_parallel.hidden_divisor(job)
+        kept.append(
+            Amount(
+                category=Category.ACTIVATIONS, num_bytes=head, how="input of the final norm and of the output"
+            )
+        )
+    kept += pipeline_parallel.buffers(local, shape, job)
+    return Activations(
+        kept=tuple(kept),
+        loss=_loss(shape, job) if local.has_output else (),
+        backward=(*_live_layer(shape, local, job), *context_parallel.buffers(shape, job)),
+    )
+
+
+def _layers_bytes(shape: ModelShape, local: LocalModel, job: Job) -> float:
+    """Bytes of one micro-batch through all layers of this rank."""
+    total = 0.0
+    for index, with_experts in enumerate(local.expert_layers):
+        checkpointed = activation_checkpointing.is_checkpointed(job, index)
+        saved = activation_checkpointing.kept(
+            shape, job, with_experts=with_experts, is_checkpointed=checkpointed
+        )
+        gathers = _GATHERS if not checkpointed or job.checkpointing is Checkpointing.NONE else 0
+        total += job.tokens * tensor_parallel.bytes_per_token(saved, shape, job, gathers=gathers)
+        if (
+            shape.moe
+            and with_experts
+            and activation_checkpointing.keeps_routed(job, is_checkpointed=checkpointed)
+        ):
+            total += expert_parallel.kept_bytes(shape, shape.moe, job)
+    return total
+
+
+def _kept_on_gpu(job: Job) -> float:
+    """Share of kept activations that stays on the GPU: with offload, about one layer of them, counted elsewhere."""
+    return 0.0 if job.said.offload_activations else 1.0
+
+
+def _live_layer(shape: ModelShape, local: LocalModel, job: Job) -> tuple[Amount, ...]:
+    """What was dropped and is computed again for the layer in hand, and the gradients that pass through it."""
+    with_experts = any(local.expert_layers)
+    moe = shape.moe if with_experts else None
+    amounts = []
+    if job.checkpointing is not Checkpointing.NONE:
+        whole = activation_checkpointing.whole_layer(shape, job, with_experts=with_experts)
+        again = job.tokens * tensor_parallel.bytes_per_token(whole, shape, job, gathers=_GATHERS)
+        if moe is not None:
+            again += expert_parallel.kept_bytes(shape, moe, job)
+        amounts.append(
+            Amount(category=Category.ACTIVATIONS, num_bytes=again, how="one layer, computed again")
+        )
+    width = shape.ffn_size if moe is None else moe.shared_ffn_size
+    passing = (3 if shape.is_gated else 2) * width / job.mesh.tp
+    passing += 2 * shape.hidden_size / tensor_parallel.hidden_divisor(job)
+    amounts.append(
+        Amount(
+            category=Category.TEMPORARIES,
+            num_bytes=job.tokens * passing * job.compute_bytes,
+            how="gradients of activations on their way through one layer",
+        )
+    )
+    if moe is not None:
+        amounts.append(
+            Amount(
+                category=Category.COMMUNICATION,
+                num_bytes=expert_parallel.exchange_bytes(shape, moe, job),
+                how="tokens on their way to experts and back, one layer",
+            )
+        )
+    return tuple(amounts)
+
+
+def _loss(shape: ModelShape, job: Job) -> tuple[Amount, ...]:
+    vocabulary = tensor_parallel.local_vocabulary(shape, job)
+    formula = fused_logits_bytes if job.fused_loss else logits_bytes
+    num_bytes = formula(
+        job.tokens,
+        vocabulary,
+        compute_bytes=job.compute_bytes,
+        frees_logits=bool(job.said.frees_logits),
+    )
+    each = f"{job.tokens:,.0f} tokens x {vocabulary:,.0f} words"
+    how = (
+        f"{each}, in chunks" if job.fused_loss else f"{each} x {num_bytes / (job.tokens * vocabulary):.0f} B"
+    )
+    return (Amount(category=Category.LOGITS, num_bytes=num_bytes, how=how),)
+
+
+def _kept_words(local: LocalModel, job: Job, share: float) -> str:
+    layers = len(local.layers)
+    batches = f" x {share:g} micro-batches in flight" if job.mesh.pp > 1 else ""
+    mode = "" if job.checkpointing is Checkpointing.NONE else f", {job.checkpointing.value} checkpointing"
+    if job.said.offload_activations:
+        return "kept in host memory"
+    return f"{layers} layers x {job.tokens:,.0f} tokens{batches}{mode}"

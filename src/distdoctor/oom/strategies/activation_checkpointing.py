@@ -1,0 +1,45 @@
+"""Activation checkpointing: what is kept from the forward pass, and what is computed again in the backward pass."""
+
+from __future__ import annotations
+
+from distdoctor.oom.formulas.layer import SavedBytes, full_saved, layer_saved, selective_saved
+from distdoctor.oom.job import Job
+from distdoctor.oom.settings import Attention, Checkpointing
+from distdoctor.oom.shape import ModelShape
+
+PAGE = "activation-checkpointing"
+
+
+def kept(shape: ModelShape, job: Job, *, with_experts: bool, is_checkpointed: bool) -> SavedBytes:
+    """What one layer keeps for each token until its backward pass."""
+    mode = job.checkpointing if is_checkpointed else Checkpointing.NONE
+    match mode:
+        case Checkpointing.FULL:
+            return full_saved(shape, residual=job.residual_bytes)
+        case Checkpointing.SELECTIVE:
+            return selective_saved(
+                shape, with_experts=with_experts, element=job.compute_bytes, residual=job.residual_bytes
+            )
+        case Checkpointing.NONE:
+            return whole_layer(shape, job, with_experts=with_experts)
+
+
+def whole_layer(shape: ModelShape, job: Job, *, with_experts: bool) -> SavedBytes:
+    """What one layer holds for each token when its backward pass begins: all of it, computed again or kept."""
+    return layer_saved(
+        shape,
+        with_experts=with_experts,
+        element=job.compute_bytes,
+        residual=job.residual_bytes,
+        unfused=job.attention is Attention.UNFUSED,
+    )
+
+
+def keeps_routed(job: Job, *, is_checkpointed: bool) -> bool:
+    """Whether experts keep what tokens left in them."""
+    return not is_checkpointed or job.checkpointing is Checkpointing.NONE
+
+
+def is_checkpointed(job: Job, index: int) -> bool:
+    """Whether the rank's layer number `index` is checkpointed; some frameworks checkpoint the first few only."""
+    return job.said.checkpoint_layers is None or index < job.said.checkpoint_layers

@@ -1,0 +1,31 @@
+"""DistributedDataParallel: every rank holds everything; gradients travel in buckets during the backward pass."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from distdoctor.oom.facts.estimate import Amount, Category
+from distdoctor.oom.formulas.buffers import ddp_bucket_bytes
+from distdoctor.oom.job import Job
+from distdoctor.oom.local import LocalModel
+from distdoctor.oom.settings import DataParallel
+from distdoctor.oom.strategies import single
+from distdoctor.oom.strategies.base import States, Strategy
+
+
+def states(local: LocalModel, job: Job) -> States:
+    """The states of one copy, and the buckets. With gradient_as_bucket_view the gradients live in them and stay."""
+    base = single.states(local, job)
+    as_view = bool(job.said.gradient_as_bucket_view)
+    if as_view:
+        return replace(base, from_first_backward=base.gradients, gradients=())
+    gradient_total = sum(each.num_bytes for each in base.gradients)
+    bucket = Amount(
+        category=Category.COMMUNICATION,
+        num_bytes=ddp_bucket_bytes(gradient_total, as_view=False),
+        how="DDP's buckets: a second copy of the gradients (gradient_as_bucket_view=False)",
+    )
+    return replace(base, resident=(*base.resident, bucket))
+
+
+STRATEGY = Strategy(kind=DataParallel.DDP, title="DDP", page="ddp", states=states)

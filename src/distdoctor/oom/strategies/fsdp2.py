@@ -1,0 +1,121 @@
+"""FSDP2 (`fully_shard`): every rank holds a shard of everything and gathers one unit ahead of the one in use."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from distdoctor.oom.facts.estimate import Amount, Category
+from distdoctor.oom.formulas.gathered import accumulated_gradient_bytes, backward_bytes, forward_bytes
+from distdoctor.oom.job import Job
+from distdoctor.oom.local import LocalModel
+from distdoctor.oom.settings import DataParallel, Offload, Precision
+from distdoctor.oom.strategies.base import (
+    States,
+    Strategy,
+    data_shares,
+    per_parameter,
+    state_amounts,
+    whole_before_sharding,
+)
+
+
+def states(local: LocalModel, job: Job) -> States:
+    """Shards over dp_shard x cp (HSDP: replicated over dp_replicate), and what is gathered while it is used."""
+    per = per_parameter(job)
+    shares = data_shares(job)
+    base = States(
+        resident=(),
+        at_initialisation=whole_before_sharding(local, job),
+        at_loss=_gathered(local, job, in_backward=False),
+        at_backward=_gathered(local, job, in_backward=True),
+    )
+    if job.offload_params is not Offload.NONE:
+        each = per.parameter + per.gradient + per.master + per.moments
+        return replace(
+            base,
+            host_bytes=each * shares.of(local),
+            host_how="parameters, gradients and moments of this rank's shard",
+        )
+    parameters = state_amounts(Category.PARAMETERS, per.parameter, local, shares)
+    return replace(
+        base,
+        resident=parameters + state_amounts(Category.OPTIMIZER, per.master, local, shares),
+        from_first_step=state_amounts(Category.OPTIMIZER, per.moments, local, shares),
+        gradients=state_amounts(Category.GRADIENTS, per.gradient, local, shares),
+        gradients_come_last=_accumulates_whole(job),
+        at_step=state_amounts(Category.TEMPORARIES, per.step_temporary, local, shares, what="foreach"),
+    )
+
+
+def _gathered(local: LocalModel, job: Job, *, in_backward: bool) -> tuple[Amount, ...]:
+    """Whole parameters and gradients of the units in use; nothing where one rank holds everything anyway."""
+    is_alone = job.mesh.shard_ranks == 1 and job.mesh.expert_shard_ranks == 1
+    # Even alone, a mixed-precision policy casts each unit that it uses.
+    if is_alone and job.precision is not Precision.MIXED:
+        return ()
+    keeps_all = not job.reshard_after_forward
+    element = job.compute_bytes if job.said.adapter is None else per_parameter(job).parameter
+    amounts = []
+    if in_backward:
+        parameters, reducing = backward_bytes(
+            local, element=element, reduce_element=_reduce_bytes(job), keeps_all=keeps_all
+        )
+        if job.said.adapter is not None:
+            reducing = 0.0
+        amounts.append(
+            Amount(
+                category=Category.GATHERED,
+                num_bytes=parameters,
+                how="every unit, kept from its first use"
+                if keeps_all
+                else "the unit in use and the one ahead",
+            )
+        )
+        amounts.append(
+            Amount(
+                category=Category.GATHERED,
+                num_bytes=reducing,
+                how="one unit's whole gradients, and the input of their reduce-scatter",
+            )
+        )
+    else:
+        amounts.append(
+            Amount(
+                category=Category.GATHERED,
+                num_bytes=forward_bytes(local, element=element, keeps_all=keeps_all),
+                how="every unit, kept after its forward"
+                if keeps_all
+                else "the output's unit and one layer ahead",
+            )
+        )
+    if _accumulates_whole(job):
+        amounts.append(
+            Amount(
+                category=Category.GATHERED,
+                num_bytes=accumulated_gradient_bytes(local, reduce_element=_reduce_bytes(job)),
+                how="whole gradients, accumulated until the last micro-batch of the pipeline",
+            )
+        )
+    return tuple(amounts)
+
+
+def _accumulates_whole(job: Job) -> bool:
+    """Whether gradients stay whole until the last micro-batch, as under torch's pipeline schedules."""
+    return job.mesh.pp > 1 and job.num_micro_batches > 1 and job.said.adapter is None
+
+
+def _reduce_bytes(job: Job) -> int:
+    """Bytes of a gradient while it is reduced: fp32 with a mixed-precision policy (TorchTitan's default)."""
+    return 2 if job.precision is Precision.PURE16 else 4
+
+
+STRATEGY = Strategy(
+    kind=DataParallel.FSDP,
+    title="FSDP2",
+    page="fsdp2",
+    states=states,
+    shards_parameters=True,
+    shards_gradients=True,
+    shards_optimizer=True,
+    over="dp_shard x cp",
+)
