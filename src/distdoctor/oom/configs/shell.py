@@ -1,0 +1,128 @@
+"""Shell and sbatch scripts, read without running them: which commands they would start, with which words.
+
+Assignments, arrays, defaults, integer arithmetic, functions, `if`, `case` and loops are followed in order as far
+as the text decides them. What it does not decide stays visible: a variable that nothing sets, an argument of the
+caller, the output of a command, words that only one branch adds. Sizes, depth and steps are bounded, and what is
+not shell costs its line only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from distdoctor.oom.configs.shell_directives import (
+    Comment,
+    Directive,
+    read_comments,
+    read_directives,
+    slurm_variables,
+)
+from distdoctor.oom.configs.shell_run import Document, ShellRun
+from distdoctor.oom.configs.shell_syntax import parse_shell
+from distdoctor.oom.configs.shell_values import Condition, Token, Unknown, without_private
+
+# Launch scripts have some hundred lines; what is longer is no launch script, and its start is enough.
+MAX_CHARACTERS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One command that the script would run, expanded. What `srun` or `bash -c` is given is part of it."""
+
+    tokens: tuple[Token, ...]
+    line: int
+    condition: Condition | None = None
+    """The branch that it runs in, where the script leaves open whether that branch is taken."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variable:
+    """A variable as it is at the end of the script, or where the commands are started."""
+
+    name: str
+    value: str
+    line: int
+    is_known: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddedFile:
+    """A here-document: a file that the script writes, such as a DeepSpeed configuration."""
+
+    text: str
+    line: int
+    target: str | None
+    """The file it goes to, as written; None when it is the input of a command."""
+    command: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """What reading a script gave."""
+
+    commands: tuple[Command, ...]
+    variables: Mapping[str, Variable]
+    directives: tuple[Directive, ...]
+    unset: tuple[Unknown, ...]
+    """Variables that are used and that the script does not set, each once, by their first use."""
+    heredocs: tuple[EmbeddedFile, ...]
+    comments: tuple[Comment, ...]
+    sources: tuple[str, ...] = ()
+    """Files that it sources: what they set is not known here."""
+    notes: tuple[str, ...] = ()
+
+
+def read_script(text: str) -> Script:
+    """Reads a script. Never raises and runs nothing; what could not be read is in `notes` with its line."""
+    notes: list[str] = []
+    if len(text) > MAX_CHARACTERS:
+        notes.append(f"only the first {MAX_CHARACTERS} characters were read")
+    text = without_private(text[:MAX_CHARACTERS].replace("\r\n", "\n"))
+    tree = parse_shell(text)
+    directives = read_directives(text)
+    run = ShellRun(tree.nodes, slurm_variables(directives), is_batch=bool(directives))
+    run.run()
+    notes += [f"line {error.line} was not understood: {error.what}" for error in tree.errors[:5]]
+    if len(tree.errors) > 5:
+        notes.append(f"{len(tree.errors) - 5} more lines were not understood")
+    notes += run.notes
+    return Script(
+        commands=tuple(
+            Command(
+                tokens=tuple(run.marks.token(word, each.line) for word in each.fields),
+                line=each.line,
+                condition=each.condition,
+            )
+            for each in run.commands
+        ),
+        variables={
+            name: Variable(
+                name=name,
+                value=run.marks.shown(value if isinstance(value, str) else " ".join(value)),
+                line=run.lines.get(name, 0),
+                is_known=run.is_known(value),
+            )
+            for name, value in run.expander.variables.items()
+            if name in run.lines
+        },
+        directives=_outside_documents(directives, run.documents) + tuple(run.more_directives),
+        unset=tuple(run.unset.values()),
+        heredocs=tuple(
+            EmbeddedFile(
+                text=run.marks.shown(each.text), line=each.line, target=each.target, command=each.command
+            )
+            for each in run.documents
+        ),
+        comments=read_comments(text),
+        sources=tuple(run.sources),
+        notes=tuple(notes),
+    )
+
+
+def _outside_documents(
+    directives: tuple[Directive, ...], documents: Sequence[Document]
+) -> tuple[Directive, ...]:
+    """Without those that stand in a here-document: they belong to the script that is written there."""
+    inside = {line for each in documents for line in range(each.line, each.line + each.text.count("\n") + 1)}
+    return tuple(each for each in directives if each.line not in inside)
