@@ -32,7 +32,7 @@ def model_from_hf_config(text: str, path: str) -> Model:
     """
     whole = parse_object(text, path)
     config, notes = _language_model(whole)
-    is_nested = not any(key in whole for key in ALIASES["num_hidden_layers"])
+    is_nested = bool(notes) and not any(key in whole for key in ALIASES["num_hidden_layers"])
     model_type = _model_type(config)
     reason = unsupported(whole, _model_type(whole)) or unsupported(config, model_type)
     if reason is not None:
@@ -73,7 +73,7 @@ def _language_model(whole: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
         # The class of the language model is said by its own part; where it is not, only the whole's is known.
         config.setdefault("model_type", outer.get("model_type"))
         notes = [f"Only the language model (`{key}`) is counted: vision, audio and projector are not."]
-    if config is whole and any(isinstance(whole.get(key), dict) for key in _OTHER_TOWERS):
+    if not notes and any(isinstance(whole.get(key), dict) for key in _OTHER_TOWERS):
         notes = ["Only the language model is counted: vision, audio and projector are not."]
     flat = dict(config)
     for key in _INNER:
