@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distdoctor.errors import UsageError
@@ -113,6 +113,7 @@ def test_an_unknown_name_brings_near_ones() -> None:
     assert "rtx-4090" in (raised.value.hint or "")
 
 
+@settings(deadline=None)
 @given(st.text(max_size=120))
 def test_any_text_gives_a_cluster_or_a_usage_error(text: str) -> None:
     try:
@@ -124,6 +125,7 @@ def test_any_text_gives_a_cluster_or_a_usage_error(text: str) -> None:
     assert cluster.num_gpus is None or 0 < cluster.num_gpus <= 1_000_000
 
 
+@settings(deadline=None)
 @given(st.integers(1, 1000), st.integers(1, 16), st.sampled_from(gpu_names()))
 def test_nodes_times_gpus_is_the_number_of_gpus(nodes: int, per_node: int, name: str) -> None:
     cluster = parse_cluster(f"{nodes}x{per_node}x{name}")

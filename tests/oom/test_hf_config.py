@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distdoctor.errors import InputError
@@ -342,6 +342,7 @@ KEYS = sorted(
 )
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(KEYS), VALUES), st.sampled_from([{}, LLAMA, DEEPSEEK]))
 def test_any_values_give_a_model_or_an_input_error(changes: dict[str, Any], base: dict[str, Any]) -> None:
     try:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distdoctor.errors import DistdoctorError, InputError, UsageError
@@ -57,6 +57,7 @@ def test_a_forgotten_unit_is_guessed_in_the_hint_and_nowhere_else() -> None:
     assert "did you mean `7.5B`" in (raised.value.hint or "")
 
 
+@settings(deadline=None)
 @given(st.text(max_size=70))
 def test_any_text_gives_a_count_or_a_usage_error(text: str) -> None:
     try:

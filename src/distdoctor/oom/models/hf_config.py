@@ -108,7 +108,7 @@ def _guessed_family(config: Mapping[str, Any], model_type: str) -> tuple[Family,
     mlp = "a gated MLP" if is_gated else "an MLP of two matrices"
     note = (
         f"{named[0].upper()}{named[1:]}: assumed are {mlp}, no biases unless a key says so, and an output "
-        "of its own unless tie_word_embeddings is true."
+        "of its own unless tie_word_embeddings is true. Parts that only this type has are not counted."
     )
     like_llama = FAMILIES["llama"]
     return (
