@@ -210,6 +210,14 @@ def test_a_series_without_numbers_has_no_chart() -> None:
     assert chart_of(replace(slow_gpu().series[0], values=())) is None
 
 
+@pytest.mark.parametrize("value", [5e-324, 1e-310, 0.0, -1.0, 1e300])
+def test_a_number_of_any_size_is_drawn_within_the_chart(value: float) -> None:
+    for series in slow_gpu().series[:2]:
+        chart = chart_of(replace(series, x=(1, 2), values=((value, value),)))
+        assert chart is not None
+        assert all(0 <= bar.y <= bar.y + bar.height <= chart.height for bar in chart.bars)
+
+
 # --- one line ---
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from distdoctor.report.model import Scalar, Series
 from distdoctor.report.names import scalar_text
+from distdoctor.report.render.axes import CHARACTER, MAX_LABEL, axis, rounded, short, thinned
+from distdoctor.report.render.shapes import WIDTH, Bar, Chart, Curve, Label, Point
 from distdoctor.units import format_bytes
 
-WIDTH = 720
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 12, 40
 _PLOT = WIDTH - _LEFT - _RIGHT
 _BARS_HEIGHT = 220
@@ -22,73 +22,8 @@ MAX_HEAT_ROWS = 96
 MAX_HEAT_COLUMNS = 256
 NUM_COLOURS = 6
 NUM_SHADES = 7
-_CHARACTER = 6.4
-_MAX_LABEL = 14
 # A range wider than this is drawn on a logarithmic axis.
 _LOG_RATIO = 100
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
-    """A rectangle with the text that appears over it."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-    title: str
-    hot: bool = False
-    shade: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Label:
-    """A word at a place; `anchor` as in SVG."""
-
-    x: float
-    y: float
-    text: str
-    anchor: str = "middle"
-    hot: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
-    """A measured point of a line."""
-
-    x: float
-    y: float
-    title: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
-    """One named line: its stretches without gaps, as `x,y x,y …`, and its points."""
-
-    name: str
-    colour: int
-    stretches: tuple[str, ...]
-    points: tuple[Point, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chart:
-    """Everything that is drawn, in a box of `width` by `height`."""
-
-    kind: str
-    width: int
-    height: int
-    bars: tuple[Bar, ...] = ()
-    curves: tuple[Curve, ...] = ()
-    labels: tuple[Label, ...] = ()
-    grid: tuple[float, ...] = ()
-    """Heights of the horizontal lines."""
-    left: float = _LEFT
-    right: float = WIDTH - _RIGHT
-    note: str = ""
-    scale: tuple[str, str] | None = None
-    """Smallest and largest value of a heat strip."""
-    legend: tuple[str, ...] = field(default=())
 
 
 def chart_of(series: Series) -> Chart | None:
@@ -107,15 +42,15 @@ def _bars(series: Series) -> Chart:
     values = list(series.values[0])
     labels = [scalar_text(each) for each in series.x[: len(values)]] + [""] * (len(values) - len(series.x))
     groups = _grouped(values, labels, set(series.hot))
-    top, ticks = _axis(max((value for value, _, _ in groups if value is not None), default=0.0))
+    top, ticks = axis(max((value for value, _, _ in groups if value is not None), default=0.0))
     height = _BARS_HEIGHT - _TOP - _BOTTOM
     step = _PLOT / len(groups)
     bars = tuple(
         Bar(
-            x=_round(_LEFT + index * step + step * 0.08),
-            y=_round(_TOP + height * (1 - max(value, 0) / top)),
-            width=_round(max(step * 0.84, 0.6)),
-            height=_round(height * max(value, 0) / top),
+            x=rounded(_LEFT + index * step + step * 0.08),
+            y=rounded(_TOP + height * (1 - max(value, 0) / top)),
+            width=rounded(max(step * 0.84, 0.6)),
+            height=rounded(height * max(value, 0) / top),
             title=f"{series.x_label} {label}: {scalar_text(value)} {series.y_label}".strip(),
             hot=hot,
         )
@@ -125,10 +60,12 @@ def _bars(series: Series) -> Chart:
     joined = len(groups) < len(values)
     return Chart(
         kind="bars",
+        left=_LEFT,
+        right=WIDTH - _RIGHT,
         width=WIDTH,
         height=_BARS_HEIGHT,
         bars=bars,
-        grid=tuple(_round(_TOP + height * (1 - tick / top)) for tick in ticks),
+        grid=tuple(rounded(_TOP + height * (1 - tick / top)) for tick in ticks),
         labels=(
             *_y_labels(ticks, top, height),
             *_x_labels([(label, hot) for _, label, hot in groups], step, _BARS_HEIGHT - _BOTTOM + 16),
@@ -156,22 +93,24 @@ def _grouped(
 
 def _lines(series: Series) -> Chart:
     places, is_log = _x_places(series.x)
-    top, ticks = _axis(max((v for row in series.values for v in row if v is not None), default=0.0))
+    top, ticks = axis(max((v for row in series.values for v in row if v is not None), default=0.0))
     height = _LINES_HEIGHT - _TOP - _BOTTOM
     curves = tuple(_curve(series, index, places, top, height) for index in range(len(series.values)))
     spacing = _PLOT / max(len(places), 1)
-    labels = _thinned(
+    labels = thinned(
         [(place, _x_text(series, value)) for place, value in zip(places, series.x, strict=False)]
     )
     return Chart(
         kind="lines",
+        left=_LEFT,
+        right=WIDTH - _RIGHT,
         width=WIDTH,
         height=_LINES_HEIGHT,
         curves=curves,
-        grid=tuple(_round(_TOP + height * (1 - tick / top)) for tick in ticks),
+        grid=tuple(rounded(_TOP + height * (1 - tick / top)) for tick in ticks),
         labels=(
             *_y_labels(ticks, top, height),
-            *(Label(x=_round(x), y=_LINES_HEIGHT - _BOTTOM + 16, text=text) for x, text in labels),
+            *(Label(x=rounded(x), y=_LINES_HEIGHT - _BOTTOM + 16, text=text) for x, text in labels),
             *_axis_names(series, _LINES_HEIGHT),
         ),
         legend=tuple(curve.name for curve in curves),
@@ -188,7 +127,7 @@ def _curve(series: Series, index: int, places: Sequence[float], top: float, heig
             continue
         title = f"{name}, {_x_text(series, x)}: {scalar_text(value)} {series.y_label}"
         stretches[-1].append(
-            Point(x=_round(place), y=_round(_TOP + height * (1 - max(value, 0) / top)), title=title)
+            Point(x=rounded(place), y=rounded(_TOP + height * (1 - max(value, 0) / top)), title=title)
         )
     return Curve(
         name=name,
@@ -212,7 +151,7 @@ def _x_places(xs: Sequence[Scalar]) -> tuple[list[float], bool]:
 def _x_text(series: Series, value: Scalar) -> str:
     if "bytes" in series.x_label.lower() and isinstance(value, int | float) and not isinstance(value, bool):
         return format_bytes(value)
-    return _short(scalar_text(value))
+    return short(scalar_text(value))
 
 
 # --- heat ---------------------------------------------------------------------------------------------------
@@ -222,7 +161,7 @@ def _heat(series: Series) -> Chart:
     rows = [list(row[:MAX_HEAT_COLUMNS]) for row in series.values[:MAX_HEAT_ROWS]]
     columns = max(len(row) for row in rows)
     names = [series.names[index] if index < len(series.names) else str(index) for index in range(len(rows))]
-    left = min(max((len(_short(name)) for name in names), default=1), _MAX_LABEL) * _CHARACTER + 16
+    left = min(max((len(short(name)) for name in names), default=1), MAX_LABEL) * CHARACTER + 16
     step_x = (WIDTH - left - _RIGHT) / max(columns, 1)
     step_y = min(max(16.0, step_x * 0.5), 32.0)
     present = [value for row in rows for value in row if value is not None]
@@ -230,10 +169,10 @@ def _heat(series: Series) -> Chart:
     hot = set(series.hot)
     cells = tuple(
         Bar(
-            x=_round(left + column * step_x),
-            y=_round(_TOP + 14 + index * step_y),
-            width=_round(max(step_x - 1, 0.6)),
-            height=_round(step_y - 1),
+            x=rounded(left + column * step_x),
+            y=rounded(_TOP + 14 + index * step_y),
+            width=rounded(max(step_x - 1, 0.6)),
+            height=rounded(step_y - 1),
             title=f"{names[index]}, {_label_at(series.x, column)}: {scalar_text(value)}",
             shade=None if value is None else _shade(value, low, high),
             hot=index in hot,
@@ -242,8 +181,8 @@ def _heat(series: Series) -> Chart:
         for column, value in enumerate(row)
     )
     height = round(_TOP + 14 + len(rows) * step_y + 8)
-    heads = _thinned(
-        [(left + (column + 0.5) * step_x, _short(_label_at(series.x, column))) for column in range(columns)]
+    heads = thinned(
+        [(left + (column + 0.5) * step_x, short(_label_at(series.x, column))) for column in range(columns)]
     )
     cut = len(series.values) > MAX_HEAT_ROWS or max(map(len, series.values)) > MAX_HEAT_COLUMNS
     return Chart(
@@ -252,12 +191,12 @@ def _heat(series: Series) -> Chart:
         height=height,
         bars=cells,
         labels=(
-            *(Label(x=_round(x), y=_TOP + 6, text=text) for x, text in heads),
+            *(Label(x=rounded(x), y=_TOP + 6, text=text) for x, text in heads),
             *(
                 Label(
-                    x=_round(left - 6),
-                    y=_round(_TOP + 14 + (index + 0.5) * step_y + 4),
-                    text=_short(name),
+                    x=rounded(left - 6),
+                    y=rounded(_TOP + 14 + (index + 0.5) * step_y + 4),
+                    text=short(name),
                     anchor="end",
                     hot=index in hot,
                 )
@@ -285,21 +224,10 @@ def _label_at(xs: Sequence[Scalar], index: int) -> str:
 # --- axes ---------------------------------------------------------------------------------------------------
 
 
-def _axis(largest: float) -> tuple[float, list[float]]:
-    """The top of an axis from zero that holds `largest`, and its ticks: 1, 2 or 5 times a power of ten apart."""
-    if largest <= 0:
-        return 1.0, [0.0, 1.0]
-    rough = largest / 5
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
-    count = math.ceil(largest / step - 1e-9)
-    return step * count, [step * index for index in range(count + 1)]
-
-
 def _y_labels(ticks: Sequence[float], top: float, height: float) -> list[Label]:
     return [
         Label(
-            x=_LEFT - 6, y=_round(_TOP + height * (1 - tick / top) + 4), text=scalar_text(tick), anchor="end"
+            x=_LEFT - 6, y=rounded(_TOP + height * (1 - tick / top) + 4), text=scalar_text(tick), anchor="end"
         )
         for tick in ticks
     ]
@@ -307,40 +235,20 @@ def _y_labels(ticks: Sequence[float], top: float, height: float) -> list[Label]:
 
 def _x_labels(labels: Sequence[tuple[str, bool]], step: float, y: float) -> list[Label]:
     """Labels of the accused first, then as many others as fit between them."""
-    centres = [(_LEFT + (index + 0.5) * step, _short(text), hot) for index, (text, hot) in enumerate(labels)]
+    centres = [(_LEFT + (index + 0.5) * step, short(text), hot) for index, (text, hot) in enumerate(labels)]
     placed: list[Label] = []
     for wanted in (True, False):
         for x, text, hot in centres:
             if hot is not wanted or not text:
                 continue
-            half = len(text) * _CHARACTER / 2 + 4
-            if all(abs(x - each.x) > half + len(each.text) * _CHARACTER / 2 for each in placed):
-                placed.append(Label(x=_round(x), y=y, text=text, hot=hot))
+            half = len(text) * CHARACTER / 2 + 4
+            if all(abs(x - each.x) > half + len(each.text) * CHARACTER / 2 for each in placed):
+                placed.append(Label(x=rounded(x), y=y, text=text, hot=hot))
     return sorted(placed, key=lambda each: each.x)
-
-
-def _thinned(labels: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
-    """As many labels as fit without touching, from the left."""
-    kept: list[tuple[float, str]] = []
-    end = -math.inf
-    for x, text in labels:
-        half = len(text) * _CHARACTER / 2
-        if x - half > end + 4:
-            kept.append((x, text))
-            end = x + half
-    return kept
 
 
 def _axis_names(series: Series, height: int) -> list[Label]:
     return [
-        Label(x=_LEFT, y=height - 6, text=_short(series.y_label, 40), anchor="start"),
-        Label(x=WIDTH - _RIGHT, y=height - 6, text=_short(series.x_label, 40), anchor="end"),
+        Label(x=_LEFT, y=height - 6, text=short(series.y_label, 40), anchor="start"),
+        Label(x=WIDTH - _RIGHT, y=height - 6, text=short(series.x_label, 40), anchor="end"),
     ]
-
-
-def _short(text: str, limit: int = _MAX_LABEL) -> str:
-    return text if len(text) <= limit else text[: limit - 1] + "…"
-
-
-def _round(value: float) -> float:
-    return round(value, 1)

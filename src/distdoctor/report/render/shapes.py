@@ -1,0 +1,71 @@
+"""What a chart is made of: rectangles, curves, lines and words at places. Nothing here knows HTML."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+WIDTH = 720
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """A rectangle with the text that appears over it."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    title: str
+    hot: bool = False
+    shade: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Label:
+    """A word at a place; `anchor` as in SVG."""
+
+    x: float
+    y: float
+    text: str
+    anchor: str = "middle"
+    hot: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """A measured point of a line."""
+
+    x: float
+    y: float
+    title: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """One named line: its stretches without gaps, as `x,y x,y …`, and its points."""
+
+    name: str
+    colour: int
+    stretches: tuple[str, ...]
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """Everything that is drawn, in a box of `width` by `height`."""
+
+    kind: str
+    width: int
+    height: int
+    bars: tuple[Bar, ...] = ()
+    curves: tuple[Curve, ...] = ()
+    labels: tuple[Label, ...] = ()
+    grid: tuple[float, ...] = ()
+    """Heights of the horizontal lines."""
+    left: float = 0
+    right: float = WIDTH
+    """Ends of the horizontal lines."""
+    note: str = ""
+    scale: tuple[str, str] | None = None
+    """Smallest and largest value of a heat strip."""
+    legend: tuple[str, ...] = field(default=())
