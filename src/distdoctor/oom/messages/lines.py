@@ -1,0 +1,146 @@
+"""Lines of a log without what launchers put before them, and whose they are."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+# Deeper stacks of prefixes were not seen: Kubernetes, time, rank, level, module.
+_MAX_PREFIXES = 7
+
+# A share of lines that must begin "N: " before that is taken for `srun --label`. Our own threshold.
+_LABELLED_SHARE = 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Whose a line is, as far as its prefix tells."""
+
+    rank: int | None = None
+    local_rank: int | None = None
+    host: str | None = None
+    pid: int | None = None
+
+
+NOBODY = Origin()
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line: its number (from 1), whose it is, and its text without prefixes."""
+
+    number: int
+    origin: Origin
+    text: str
+
+
+# Shorter lines with a backslash and an n are paths of Windows rather than escaped logs. Our own bound.
+_MIN_ESCAPED = 120
+
+# Order matters only for speed: each is tried at the start of what is left.
+_RANK = re.compile(r"\s*\[(?:[Gg]lobal[ _-]?)?[Rr]ank[ _:=]?(\d{1,6})(?:/\d+)?\]:? ?")
+_WORD_RANK = re.compile(r"\s*(?:\[|\()?[Rr]ank[ _:=]?(\d{1,6})(?:\]|\))?:[ \t]")
+_ROLE = re.compile(r"\s*\[(?:default|trainer|worker|role_?)[ _]?(\d{1,4})\]: ?")
+_MPI = re.compile(r"\s*\[\d+,(\d{1,6})\](?:<std(?:err|out|diag)>:?)? ?")
+_RAY = re.compile(
+    r"\s*\((?P<name>[\w.:<>()\[\]/-]{1,80}?)(?:[ ,]+rank=(?P<rank>\d+))?[ ,]+pid=(?P<pid>\d+)(?:, ip=(?P<ip>[\w.:-]+))?\)"
+    r"(?:\s*\[repeated \d+x[^\]]*\])? ?"
+)
+_VLLM_WORKER = re.compile(r"(?:TP|Worker_|rank)(\d+)$")
+_POD = re.compile(r"\s*\[?pod/(?P<pod>[\w.-]+)(?:/[\w.-]+)?\]? ")
+_TIME = re.compile(
+    r"\s*\[?\d{4}[-/]\d{2}[-/]\d{2}[T _]\d{2}:\d{2}:\d{2}(?:[.,]\d+)?(?:Z| ?[+-]\d{2}:?\d{2}| UTC)?\]?:? ?"
+)
+_LEVEL = re.compile(
+    r"\s*(?:[IWEF]\d{4} \d{2}:\d{2}:\d{2}\.\d+ +\d+ [\w./-]+:\d+\] ?"
+    r"|\[?(?:ERROR|INFO|WARNING|WARN|CRITICAL|DEBUG|error|stderr|stdout)\]?(?: \d{2}-\d{2} \d{2}:\d{2}:\d{2}(?:\.\d+)?)?:? "
+    r"|\[[\w./-]+\.(?:py|cpp|cc):\d+(?::[\w<>]+)?\] "
+    r"|(?:stderr|stdout) [FP] )"
+)
+_HOST = re.compile(r"(?P<host>[a-z](?=[\w.-]*\d)[\w.-]{1,60}): (?=\S|  )")
+_LABEL = re.compile(r"\s{0,5}(\d{1,5}): ?")
+_PREFIX_STARTS = frozenset("[(0123456789 \t")
+_LEVEL_STARTS = frozenset("IWEFCDsep")
+
+
+def split_lines(text: str, *, trigger: re.Pattern[str]) -> list[LogLine]:
+    """The lines of `text`; a line that holds escaped line ends (JSON) and matches `trigger` becomes several."""
+    raw = text.split("\n")
+    labelled = _is_labelled(raw)
+    lines: list[LogLine] = []
+    for number, line in enumerate(raw, start=1):
+        if "\\n" in line and len(line) > _MIN_ESCAPED and trigger.search(line):
+            base = _strip(line, labelled=labelled)[0]
+            for part in _unescape(line).split("\n"):
+                origin, rest = _strip(part, labelled=False)
+                lines.append(LogLine(number, base if origin == NOBODY else origin, rest))
+            continue
+        origin, rest = _strip(line, labelled=labelled)
+        lines.append(LogLine(number, origin, rest))
+    return lines
+
+
+def _unescape(line: str) -> str:
+    """Line ends and quotes of JSON strings, of one or two levels."""
+    for escaped, plain in (
+        ("\\\\n", "\n"),
+        ("\\n", "\n"),
+        ("\\t", "\t"),
+        ('\\\\"', '"'),
+        ('\\"', '"'),
+        ("\\/", "/"),
+    ):
+        line = line.replace(escaped, plain)
+    return line.replace("\\u0027", "'").replace("\\u003e", ">").replace("\\u003c", "<").replace("\\u001b", "")
+
+
+def _is_labelled(raw: list[str]) -> bool:
+    written = labelled = 0
+    for line in raw[:2000]:
+        if line.strip():
+            written += 1
+            labelled += _LABEL.match(line) is not None and not line.lstrip()[:4].isdigit()
+    return written > 0 and labelled >= _LABELLED_SHARE * written
+
+
+def _strip(line: str, *, labelled: bool) -> tuple[Origin, str]:
+    rank = local_rank = pid = None
+    host: str | None = None
+    rest = line
+    if labelled and (match := _LABEL.match(rest)):
+        rank, rest = int(match[1]), rest[match.end() :]
+    for _ in range(_MAX_PREFIXES):
+        if not rest:
+            break
+        first = rest[0]
+        if first in _PREFIX_STARTS:
+            if match := _RANK.match(rest):
+                rank = int(match[1])
+            elif match := _ROLE.match(rest):
+                local_rank = int(match[1])
+            elif match := _MPI.match(rest):
+                rank = int(match[1])
+            elif match := _RAY.match(rest):
+                pid, host = int(match["pid"]), match["ip"] or host
+                if match["rank"]:
+                    rank = int(match["rank"])
+                elif found := _VLLM_WORKER.search(match["name"]):
+                    local_rank = int(found[1])
+            elif match := _POD.match(rest):
+                host = match["pod"]
+            elif not (match := _TIME.match(rest) or _LEVEL.match(rest)):
+                break
+        elif match := _WORD_RANK.match(rest):
+            rank = int(match[1])
+        elif (first in _LEVEL_STARTS and (match := _LEVEL.match(rest))) or (match := _TIME.match(rest)):
+            pass
+        elif first == "p" and (match := _POD.match(rest)):
+            host = match["pod"]
+        elif match := _HOST.match(rest):
+            host = match["host"]
+        else:
+            break
+        rest = rest[match.end() :]
+    if rank is local_rank is pid is None and host is None:
+        return NOBODY, rest
+    return Origin(rank, local_rank, host, pid), rest

@@ -1,0 +1,213 @@
+"""Every out-of-memory message in a text, with rank, traceback and phase. Linear in the text."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from distdoctor.oom.facts.events import Hints, OomEvent, RankFailure
+from distdoctor.oom.messages import caching_allocator, driver, host, other_allocators
+from distdoctor.oom.messages.context import Steps, hints_in
+from distdoctor.oom.messages.draft import Draft
+from distdoctor.oom.messages.elastic import FailureTable, read_failures
+from distdoctor.oom.messages.fold import fold_events
+from distdoctor.oom.messages.frames import begins_traceback, frames_after, frames_before, native_frames
+from distdoctor.oom.messages.lines import NOBODY, LogLine, Origin, split_lines
+from distdoctor.oom.messages.phases import part_of, phase_of
+from distdoctor.pasted import clean_pasted
+
+# Lines that no reader needs to look at hold none of these words.
+TRIGGER = re.compile(
+    r"out of memory|Out of memory|Out Of Memory|out-of-memory|OUT_OF_MEMORY|OUT_OF_RESOURCES|would exceed allowed memory|RESOURCE_EXHAUSTED|Invalid buffer size"
+    r"|ALLOC_FAILED|CUBLAS_STATUS_NOT_INITIALIZED|INSUFFICIENT_RESOURCES|status_memory_error|cudaErrorMemoryAllocation|hipErrorOutOfMemory|AllocFailed"
+    r"|valid cuDNN algorithm|[Hh]ostAlloc|[Hh]ostRegister|MallocHost|Failed to (?:CUDA|HIP|Cuda)|HCCL|oom[-_]kill|oom-killer|oomd|OOMKilled|oom_kill"
+    r"|exit ?[Cc]ode|exit_code|ExitCode|exit status|return code|SIGKILL|signal 9|Killed|memory limit|TERM_MEMLIMIT|MEMLIMIT|PBS: job killed|MemoryLimit|memory pressure|OutOfMemoryError|running low on memory"
+    r"|you tried to allocate|Unable to allocate|memory allocation of|Cannot allocate memory|bad_alloc|MemoryError|insufficient shared memory|Bus error"
+    r"|No space left on device|shared memory segment|/dev/shm/nccl|startup is less than desired|cache blocks|KV cache memory: -|Resource temporarily unavailable|torch_\d+"
+)
+
+_READERS: tuple[Callable[[Sequence[LogLine], int], Draft | None], ...] = (
+    caching_allocator.read,
+    other_allocators.read_async,
+    other_allocators.read_mps,
+    driver.read_nccl,
+    driver.read_library,
+    driver.read_driver,
+    host.read_allocator,
+    host.read_shared,
+    host.read_killed,
+    other_allocators.read_server,
+    other_allocators.read_xla,
+)
+
+# A message as people quote it fits; more is repetition.
+MAX_SENTENCE = 700
+_NEARBY_LINES = 4
+_NEARBY_CHARACTERS = 1500
+
+# Events of one text that are kept. Our own bound: some thousand ranks, each with its traceback printed three times.
+MAX_EVENTS = 20_000
+
+# Lines of another rank's making between the lines of one wrapped message. Our own bound.
+_LINES_AHEAD = 400
+_LINES_BACK = 400
+
+
+NO_HINTS = Hints()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextEvents:
+    """What one text holds."""
+
+    events: tuple[OomEvent, ...] = ()
+    failures: tuple[RankFailure, ...] = ()
+    hints: Hints = NO_HINTS
+    num_left_out: int = 0
+
+
+def read_messages(path: str, text: str) -> tuple[OomEvent, ...]:
+    """The events of a text in order, each once however often it was printed. `path` names it, and may tell the rank."""
+    return read_text(path, text).events
+
+
+def read_text(path: str, text: str) -> TextEvents:
+    """The same with what the text says of the job."""
+    if not TRIGGER.search(text):
+        return TextEvents()
+    text = clean_pasted(text)
+    lines = split_lines(text, trigger=TRIGGER)
+    by_origin: dict[Origin, list[int]] = defaultdict(list)
+    for index, line in enumerate(lines):
+        by_origin[line.origin].append(index)
+    log = _Log(path=path, lines=lines, by_origin=by_origin, table=read_failures(lines), steps=Steps(lines))
+    forced = {int(pid) for match in host.FORCED.finditer(text) for pid in match.groups() if pid}
+    events: list[OomEvent] = []
+    num_left_out = 0
+    skip_until: dict[Origin, int] = {}
+    for index, line in enumerate(lines):
+        if skip_until.get(line.origin, -1) >= index or not TRIGGER.search(line.text):
+            continue
+        found = _read_at(lines, index, by_origin[line.origin])
+        if found is None or found[0].pid in forced:
+            continue
+        draft, last = found
+        skip_until[line.origin] = last
+        if len(events) >= MAX_EVENTS:
+            num_left_out += 1
+            continue
+        events.append(_event(log, draft, index, last))
+    return TextEvents(
+        events=fold_events(events),
+        failures=log.table.rows,
+        hints=hints_in(text) if events else NO_HINTS,
+        num_left_out=num_left_out,
+    )
+
+
+def _read_at(lines: Sequence[LogLine], index: int, own: Sequence[int]) -> tuple[Draft, int] | None:
+    """The message at a line, read from the lines of its rank, or from what follows without any prefix."""
+    place = bisect_left(own, index)
+    mine = [lines[each] for each in own[place : place + 30]]
+    for reader in _READERS:
+        draft = reader(mine, 0)
+        if draft is None:
+            continue
+        last = own[min(len(own) - 1, place + draft.num_lines - 1)]
+        if lines[index].origin != NOBODY and draft.total_bytes is None:
+            # Pasted and wrapped by hand: only the first line kept its prefix.
+            loose = _with_following(lines, index)
+            other = reader(loose, 0) if len(loose) > 1 else None
+            if other is not None and other.num_lines > draft.num_lines and other.total_bytes is not None:
+                return other, index + other.num_lines - 1
+        return draft, last
+    return None
+
+
+def _with_following(lines: Sequence[LogLine], index: int) -> list[LogLine]:
+    origin = lines[index].origin
+    loose = [lines[index]]
+    for line in lines[index + 1 : index + 24]:
+        if line.origin != NOBODY:
+            break
+        loose.append(LogLine(line.number, origin, line.text))
+    return loose
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Log:
+    """A text taken apart once, for every message in it."""
+
+    path: str
+    lines: Sequence[LogLine]
+    by_origin: dict[Origin, list[int]]
+    table: FailureTable
+    steps: Steps
+
+    def around(self, index: int, num_lines: int) -> tuple[list[LogLine], list[LogLine]]:
+        """Lines of the same rank before a message and behind it."""
+        own = self.by_origin[self.lines[index].origin]
+        place = bisect_left(own, index)
+        end = place + num_lines
+        before = [self.lines[each] for each in own[max(0, place - _LINES_BACK) : place]]
+        return before, [self.lines[each] for each in own[end : end + _LINES_AHEAD]]
+
+
+def _event(log: _Log, draft: Draft, index: int, last: int) -> OomEvent:
+    line = log.lines[index]
+    before, behind = log.around(index, draft.num_lines)
+    frames = frames_before(before) or frames_after(behind, has_begun=begins_traceback(line))
+    nearby = _nearby(log, before, behind, index, last)
+    part, why = part_of(frames, nearby)
+    steps_before = log.steps.before(index)
+    phase, phase_why = phase_of(part, why, steps_before)
+    row = log.table.row_at(line.number)
+    return OomEvent(
+        path=log.path,
+        line=line.number,
+        family=draft.family,
+        sentence=draft.sentence.strip()[:MAX_SENTENCE],
+        rank=_first(draft.rank, line.origin.rank, row.rank if row else None),
+        local_rank=_first(draft.local_rank, line.origin.local_rank, row.local_rank if row else None),
+        host=draft.host or line.origin.host or (row.host if row is not None else None),
+        pid=_first(draft.pid, line.origin.pid, row.pid if row else None),
+        gpu=draft.gpu,
+        requested_bytes=draft.requested_bytes,
+        total_bytes=draft.total_bytes,
+        free_bytes=draft.free_bytes,
+        process_bytes=draft.process_bytes,
+        others=draft.others,
+        allocated_bytes=draft.allocated_bytes,
+        unallocated_bytes=draft.unallocated_bytes,
+        private_pool_bytes=draft.private_pool_bytes,
+        allowed_bytes=draft.allowed_bytes,
+        other_allocations_bytes=draft.other_allocations_bytes,
+        bogus=tuple(draft.bogus),
+        is_absurd_size=draft.is_absurd_size,
+        frames=frames,
+        native_frames=native_frames(behind),
+        nearby=nearby,
+        phase=phase,
+        phase_why=phase_why,
+        steps_before=steps_before,
+        order=index,
+        exit_code=draft.exit_code,
+        is_certain_kill=draft.is_certain_kill,
+    )
+
+
+def _nearby(log: _Log, before: Sequence[LogLine], behind: Sequence[LogLine], index: int, last: int) -> str:
+    """Lines of this rank around the message, and the next ones of whoever."""
+    near = [*before[-_NEARBY_LINES:], log.lines[index], *behind[:_NEARBY_LINES]]
+    numbers = {each.number for each in near}
+    beside = log.lines[last + 1 : last + 1 + _NEARBY_LINES]
+    near += [each for each in beside if each.number not in numbers]
+    return "\n".join(each.text[:400] for each in near)[:_NEARBY_CHARACTERS]
+
+
+def _first(*values: int | None) -> int | None:
+    """The first that is known."""
+    return next((value for value in values if value is not None), None)

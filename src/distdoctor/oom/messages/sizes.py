@@ -1,0 +1,42 @@
+"""Sizes as messages print them: `1.96 GiB`, `0 bytes`, `768.00 MB`, `1,96 GiB`."""
+
+from __future__ import annotations
+
+import re
+
+# PyTorch divides by 1024 and wrote "GB" for it in older MPS messages; nobody prints powers of ten here.
+_FACTORS = {"b": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5, "e": 6}
+
+SIZE = r"(\d[\d.,']*)\s*(bytes?\b|[KMGTPE]i?B\b|B\b)"
+"""Two groups: number and unit."""
+
+_ONE = re.compile(SIZE)
+
+# No machine holds more in one address space today; 2^48 bytes is what x86-64 addresses with four levels of pages.
+ABSURD_BYTES = 1 << 48
+
+
+def parse_size(number: str, unit: str) -> int | None:
+    """Bytes of `number` `unit`; None when the number is none. A comma before one or two last digits is a decimal one."""
+    number = number.rstrip(".,'").replace("'", "")
+    if re.fullmatch(r"\d+,\d{1,2}", number):
+        number = number.replace(",", ".")
+    try:
+        value = float(number.replace(",", ""))
+    except ValueError:
+        return None
+    return round(value * 1024 ** _FACTORS[unit[0].lower()])
+
+
+def size_in(pattern: re.Pattern[str], text: str) -> int | None:
+    """Bytes of the first match of a pattern that ends in, or holds, the two groups of `SIZE`."""
+    match = pattern.search(text)
+    if match is None:
+        return None
+    number, unit, *_ = (str(each) for each in match.groups() if each is not None)
+    return parse_size(number, unit)
+
+
+def any_size(text: str) -> int | None:
+    """Bytes of the first size in `text`."""
+    return size_in(_ONE, text)
