@@ -29,6 +29,7 @@ def estimate(job: Job) -> Estimate:
         placements=placements_of(job, strategy),
         assumptions=job.assumptions,
         notes=job.notes,
+        is_whole=job.shape is not None,
     )
 
 

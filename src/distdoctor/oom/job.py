@@ -117,11 +117,19 @@ def resolve(settings: Settings) -> Job:
     if pp_on and settings.schedule is None:
         guess.assume("pipeline schedule 1F1B" if virtual == 1 else "interleaved 1F1B")
     precision = guess.precision(strategy)
-    sequence_parallel = settings.sequence_parallel
+    # TorchTitan cuts tokens and logits over tp unless told otherwise; Megatron-LM does only what it is told.
+    cuts_more = mesh.tp > 1 and strategy not in MEGATRON and strategy not in DEEPSPEED
+    sequence_parallel, loss_parallel = settings.sequence_parallel, settings.loss_parallel
     if sequence_parallel is None:
-        sequence_parallel = mesh.tp > 1 and strategy not in MEGATRON
+        sequence_parallel = cuts_more
         if sequence_parallel:
-            guess.assume("sequence parallelism with tp, as TorchTitan has it")
+            guess.assume("sequence parallelism")
+    if loss_parallel is None:
+        loss_parallel = cuts_more
+        if loss_parallel:
+            guess.assume("loss parallelism")
+    if settings.meta_init is None and strategy in (DataParallel.FSDP, DataParallel.ZERO3):
+        guess.assume("sharded before it is whole (--init meta)")
     reshard = settings.reshard_after_forward
     if reshard is None:
         reshard = not pp_on
@@ -135,16 +143,16 @@ def resolve(settings: Settings) -> Job:
         precision=precision,
         optimizer=guess.pick("optimizer", Optimizer.ADAMW, "AdamW"),
         optimizer_loop=guess.optimizer_loop(strategy),
-        micro_batch=guess.pick("micro_batch", 1, "micro-batch of 1 sequence"),
-        seq_len=guess.pick("seq_len", 4096, "sequences of 4096 tokens"),
+        micro_batch=guess.pick("micro_batch", 1, "1 sequence"),
+        seq_len=guess.pick("seq_len", 4096, "4096 tokens"),
         num_micro_batches=guess.micro_batches(mesh),
-        checkpointing=guess.pick("checkpointing", Checkpointing.NONE, "no activation checkpointing"),
+        checkpointing=guess.pick("checkpointing", Checkpointing.NONE, "no checkpointing"),
         attention=guess.pick("attention", Attention.FLASH, "flash attention"),
         schedule=schedule,
         virtual_stages=virtual,
         reshard_after_forward=reshard,
         sequence_parallel=sequence_parallel and mesh.tp > 1,
-        loss_parallel=bool(settings.loss_parallel) and mesh.tp > 1,
+        loss_parallel=loss_parallel and mesh.tp > 1,
         fused_loss=bool(settings.fused_loss),
         offload_params=settings.offload_params or Offload.NONE,
         offload_optimizer=settings.offload_optimizer or settings.offload_params or Offload.NONE,
@@ -178,10 +186,10 @@ class _Defaults:
         if said is not None:
             return said
         if mesh.shard_ranks > 1:
-            self.assume("FSDP2 over dp_shard" if mesh.cp == 1 else "FSDP2 over dp_shard x cp")
+            self.assume("FSDP2")
             return DataParallel.FSDP
         if mesh.dp_replicate > 1:
-            self.assume("DDP over dp_replicate")
+            self.assume("DDP")
             return DataParallel.DDP
         return DataParallel.NONE
 
@@ -190,9 +198,9 @@ class _Defaults:
         if said is not None:
             return said
         if strategy in DEEPSPEED or strategy in MEGATRON:
-            self.assume("bf16 parameters with an fp32 master copy")
+            self.assume("bf16 parameters, fp32 master copy")
             return Precision.MASTER
-        self.assume("fp32 parameters, computed in bf16")
+        self.assume("fp32 parameters computed in bf16")
         return Precision.MIXED
 
     def optimizer_loop(self, strategy: DataParallel) -> OptimizerLoop:
@@ -202,7 +210,7 @@ class _Defaults:
         if strategy in DEEPSPEED or strategy in MEGATRON:
             return OptimizerLoop.FUSED
         if self.settings.optimizer in (None, Optimizer.ADAMW, Optimizer.SGD_MOMENTUM, Optimizer.SGD):
-            self.assume("the foreach optimizer, torch's default on GPUs")
+            self.assume("foreach")
         return OptimizerLoop.FOREACH
 
     def micro_batches(self, mesh: Mesh) -> int:

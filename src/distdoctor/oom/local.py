@@ -46,6 +46,8 @@ class LocalModel:
     """One for each layer of this rank."""
     expert_layers: tuple[bool, ...]
     prediction: Unit
+    knows_units: bool = True
+    """False: how the parameters are divided into layers is not known."""
 
     @property
     def dense(self) -> float:
@@ -69,7 +71,9 @@ class LocalModel:
 
     @property
     def largest_layer(self) -> Unit:
-        """The largest layer."""
+        """The largest layer; nothing where layers are not known."""
+        if not self.knows_units:
+            return Unit(dense=0)
         return max(self.layers, key=lambda unit: unit.numel, default=Unit(dense=0))
 
     @property
@@ -181,4 +185,5 @@ def _shapeless(stage: int, numel: float, num_stages: int) -> LocalModel:
         layers=(Unit(dense=numel),),
         expert_layers=(False,),
         prediction=Unit(dense=0.0),
+        knows_units=False,
     )

@@ -109,6 +109,15 @@ def count_parameters(shape: ModelShape) -> int:
     )
 
 
+def largest_layer_parameters(shape: ModelShape) -> int:
+    """Elements of the largest single module, as DeepSpeed's estimator counts it (`parameters(recurse=False)`): the
+    embedding, or one matrix."""
+    width = shape.ffn_size
+    if shape.moe is not None:
+        width = max(width, shape.moe.expert_ffn_size, shape.moe.shared_ffn_size)
+    return shape.hidden_size * max(shape.vocab_size, width, shape.num_heads * shape.head_size)
+
+
 def count_active_parameters(shape: ModelShape) -> int:
     """Parameters that one token meets: of the routed experts, only those that it is sent to."""
     if shape.moe is None:

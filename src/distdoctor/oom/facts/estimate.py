@@ -127,6 +127,8 @@ class Estimate:
     placements: tuple[Placement, ...] = ()
     assumptions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    is_whole: bool = True
+    """False: only model states are in it, for the model's shape is not known."""
 
     @property
     def worst(self) -> RoleEstimate:

@@ -50,9 +50,12 @@ def ring_bytes(
     return exchanged + merged
 
 
-def pipeline_bytes(tokens: float, hidden: int, *, element: int, in_flight: int, tp: int) -> float:
-    """Bytes of activations received and to be sent, kept until their chunk's backward (torch pipelining)."""
-    return 2 * tokens * hidden * element * in_flight / tp
+def pipeline_bytes(
+    tokens: float, hidden: int, *, element: int, num_micro_batches: int, num_directions: int, tp: int
+) -> float:
+    """Bytes of receive buffers: torch's stages allocate one for each micro-batch and direction, before the first one
+    arrives (torch/distributed/pipelining/stage.py, `_prepare_forward_infra` and `_prepare_backward_infra`)."""
+    return num_directions * num_micro_batches * tokens * hidden * element / tp
 
 
 def ddp_bucket_count(gradient_bytes: float, bucket_cap_mib: float = DDP_BUCKET_MIB) -> int:

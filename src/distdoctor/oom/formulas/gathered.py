@@ -17,11 +17,10 @@ def backward_bytes(
     local: LocalModel, *, element: float, reduce_element: int, keeps_all: bool
 ) -> tuple[float, float]:
     """(gathered parameters, gradients in reduction) while a layer's backward runs: the layer and the one that is
-    prefetched, its whole gradients as computed, and their copy in the type of the reduction, of which the previous
-    layer's may still be on its way."""
+    prefetched, its whole gradients as computed, and one input of a reduce-scatter, for the next one waits for it."""
     unit = local.largest_layer.numel
     parameters = local.numel * element if keeps_all else 2 * unit * element
-    return parameters, unit * element + 2 * unit * reduce_element
+    return parameters, unit * element + unit * reduce_element
 
 
 def accumulated_gradient_bytes(local: LocalModel, *, reduce_element: int) -> float:

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
+from distdoctor.oom.catalog.overhead import CUDA_CONTEXT, NCCL_COMMUNICATOR
 from distdoctor.oom.facts.estimate import Range
 from distdoctor.oom.job import Job
 from distdoctor.oom.settings import DataParallel
-from distdoctor.units import GIB
 
-# One context with the libraries of a training process: 0.80 GiB in the message of pytorch pull request 99699, 0.85
-# GiB in pytorch issue 49481, 1.19 GiB for each rank in returnn issue 1469; smaller ones are reported for old drivers.
-CONTEXT_BYTES = (0.4 * GIB, 1.2 * GIB)
-
-# A communicator that is used: some hundred MiB of channels and buffers; pytorch issue 153302 speaks of 1 GB a group.
-NCCL_BYTES = (0.1 * GIB, 1.0 * GIB)
-
-# Reserved over allocated, at the peak: 5 to 25 % between runs of which both are published (llama-cookbook issue 120:
-# 42 GB allocated, 58 reserved is beyond it; TorchTitan's 8B eager runs are at 18 to 22 % by simulation).
+# Reserved over allocated at the peak, where both were published or simulated: 15 and 18 % (TorchTitan's 8B runs on
+# 128 and 8 GPUs, allocated by simulation), 38 % for one badly fragmented run (llama-cookbook issue 120), which is left
+# to the advice on fragmentation. The low end is our own: an allocator with expandable segments wastes little.
 SLACK = (0.02, 0.25)
 
 
@@ -24,19 +18,19 @@ def outside_ranges(job: Job) -> tuple[Range, ...]:
     ranges = [
         Range(
             what="CUDA context and libraries",
-            low_bytes=CONTEXT_BYTES[0],
-            high_bytes=CONTEXT_BYTES[1],
-            source="messages and threads: pytorch #99699, #49481, returnn #1469",
+            low_bytes=CUDA_CONTEXT.low_bytes,
+            high_bytes=CUDA_CONTEXT.high_bytes,
+            source="; ".join(CUDA_CONTEXT.sources),
         )
     ]
     groups = communicators(job)
     if groups:
         ranges.append(
             Range(
-                what=f"NCCL, {len(groups)} communicator{'s' if len(groups) > 1 else ''} ({', '.join(groups)})",
-                low_bytes=NCCL_BYTES[0] * len(groups),
-                high_bytes=NCCL_BYTES[1] * len(groups),
-                source="pytorch #153302; depends on channels and peers",
+                what=f"NCCL: {', '.join(groups)}",
+                low_bytes=NCCL_COMMUNICATOR.low_bytes * len(groups),
+                high_bytes=NCCL_COMMUNICATOR.high_bytes * len(groups),
+                source=f"{len(groups)} x {'; '.join(NCCL_COMMUNICATOR.sources)}",
             )
         )
     return tuple(ranges)
@@ -61,8 +55,8 @@ def communicators(job: Job) -> tuple[str, ...]:
 def allocator_slack(peak_bytes: float) -> Range:
     """What the caching allocator reserves above the peak."""
     return Range(
-        what="reserved by the allocator, not allocated",
+        what="reserved, not allocated",
         low_bytes=SLACK[0] * peak_bytes,
         high_bytes=SLACK[1] * peak_bytes,
-        source="2 to 25 % in published pairs; fragmentation can exceed it",
+        source="2 to 25 % of the peak; fragmentation can exceed it",
     )

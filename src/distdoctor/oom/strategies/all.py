@@ -19,3 +19,8 @@ STRATEGIES: tuple[Strategy, ...] = (
 def strategy_of(kind: DataParallel) -> Strategy:
     """The strategy of a kind. Raises KeyError for one that has no file."""
     return {strategy.kind: strategy for strategy in STRATEGIES}[kind]
+
+
+def shards_parameters(kind: DataParallel) -> bool:
+    """Whether a rank keeps a part of each parameter only."""
+    return strategy_of(kind).shards_parameters

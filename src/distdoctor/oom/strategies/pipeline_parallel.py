@@ -27,14 +27,20 @@ def chunks_in_flight(local: LocalModel, job: Job) -> int:
 
 
 def buffers(local: LocalModel, shape: ModelShape, job: Job) -> tuple[Amount, ...]:
-    """Activations received from the stage before and kept for the stage behind."""
+    """Buffers to receive activations of the stage before, and gradients of the stage behind."""
     if job.mesh.pp == 1:
         return ()
-    in_flight = chunks_in_flight(local, job)
+    chunks = job.virtual_stages
+    directions = 2 * chunks - local.has_embedding - local.has_output
     num_bytes = pipeline_bytes(
-        job.tokens, shape.hidden_size, element=job.compute_bytes, in_flight=in_flight, tp=hidden_divisor(job)
+        job.tokens,
+        shape.hidden_size,
+        element=job.compute_bytes,
+        num_micro_batches=job.num_micro_batches,
+        num_directions=directions,
+        tp=hidden_divisor(job),
     )
-    how = f"activations received and to be sent, {in_flight} chunks in flight"
+    how = f"buffers to receive {job.num_micro_batches} micro-batches, {directions} of each"
     return (Amount(category=Category.COMMUNICATION, num_bytes=num_bytes, how=how),)
 
 

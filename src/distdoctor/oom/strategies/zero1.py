@@ -39,9 +39,9 @@ def sharded_optimizer_states(local: LocalModel, job: Job, *, shards_gradients: b
     buffers = reduce_buffers(local, job, element=per.gradient)
     if not offloaded:
         return States(
-            resident=resident + master,
+            # DeepSpeed steps once over zeros when it starts (`initialize_optimizer_states`), so moments are there.
+            resident=resident + master + moments,
             from_first_backward=buffers,
-            from_first_step=moments,
             gradients=gradients,
             at_step=(*step_gradients, gathered),
         )

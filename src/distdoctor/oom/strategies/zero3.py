@@ -40,9 +40,8 @@ def states(local: LocalModel, job: Job) -> States:
     host = (per.master + per.moments + 4.0) if optimizer_out else 0.0
     host += per.parameter if params_out else 0.0
     return States(
-        resident=(() if params_out else parameters) + (() if optimizer_out else master),
+        resident=(() if params_out else parameters) + (() if optimizer_out else master + moments),
         from_first_backward=reduce_buffers(local, job, element=per.gradient),
-        from_first_step=() if optimizer_out else moments,
         gradients=() if optimizer_out else gradients,
         at_initialisation=whole_before_sharding(local, job),
         at_loss=(live,),

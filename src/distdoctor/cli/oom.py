@@ -1,0 +1,22 @@
+"""`distdoctor oom`: where the memory goes, and why a job ran out of it."""
+
+from __future__ import annotations
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add `oom estimate | explain | config`."""
+    from distdoctor.cli.oom_config import config
+    from distdoctor.cli.oom_estimate import estimate
+    from distdoctor.cli.oom_explain import explain
+
+    group = typer.Typer(
+        rich_markup_mode=None,
+        no_args_is_help=True,
+        help="Where the memory goes under each parallel strategy, and why a job ran out of it.",
+    )
+    group.command("estimate")(estimate)
+    group.command("explain")(explain)
+    group.command("config")(config)
+    app.add_typer(group, name="oom")

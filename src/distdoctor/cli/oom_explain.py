@@ -1,0 +1,35 @@
+"""`distdoctor oom explain FILE…`: what an out-of-memory message or snapshot really says."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from distdoctor.cli.oom_request import make_request
+from distdoctor.cli.options import output_options
+from distdoctor.cli.output import Names, OutputOptions, emit, prepare_outputs
+
+
+@output_options
+def explain(
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE...", help="logs of any ranks, memory snapshots (.pickle); folders; `-` is stdin"
+        ),
+    ],
+    *,
+    was: Annotated[
+        list[str] | None,
+        typer.Option("--was", metavar="FILE", help="an earlier failure of the job: what changed? repeatable"),
+    ] = None,
+    output: OutputOptions,
+) -> None:
+    """Say whose it is, short by how much, in which phase, on which ranks; and only fixes that the numbers support."""
+    from distdoctor.oom.explain_files import report_of_files
+    from distdoctor.report.unread import name_unread
+
+    prepared = prepare_outputs(output, Names(command="oom-explain", host="files"))
+    report = report_of_files(make_request(output, command="oom-explain"), files, was=tuple(was or ()))
+    raise typer.Exit(emit(name_unread(report), prepared))

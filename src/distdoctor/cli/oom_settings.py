@@ -1,0 +1,226 @@
+"""From the words of the command line, and launch configurations, to what is said about a job."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, fields, replace
+from enum import Enum
+from typing import TYPE_CHECKING, TypeVar
+
+from distdoctor.errors import UsageError
+from distdoctor.oom.catalog.gpus import Cluster, parse_cluster
+from distdoctor.oom.mesh import parse_mesh_option
+from distdoctor.oom.models.flags import load_model, model_from_options, parse_count
+from distdoctor.oom.settings import (
+    Adapter,
+    Attention,
+    Checkpointing,
+    DataParallel,
+    Offload,
+    Optimizer,
+    OptimizerLoop,
+    Precision,
+    Schedule,
+    Settings,
+)
+from distdoctor.oom.shape import Model
+
+if TYPE_CHECKING:
+    from distdoctor.report.model import InputFile
+
+E = TypeVar("E", bound=Enum)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """The options as they were typed."""
+
+    model: str | None
+    params: str | None
+    layers: int | None
+    hidden: int | None
+    heads: int | None
+    kv_heads: int | None
+    head_size: int | None
+    ffn: int | None
+    vocab: int | None
+    experts: int | None
+    experts_per_token: int | None
+    expert_ffn: int | None
+    gated: bool | None
+    tied: bool | None
+    on: str | None
+    gpus: int | None
+    gpus_per_node: int | None
+    mesh: str | None
+    strategy: str | None
+    precision: str | None
+    optimizer: str | None
+    optimizer_loop: str | None
+    micro_batch: int | None
+    micro_batches: int | None
+    global_batch: int | None
+    seq_len: int | None
+    checkpointing: str | None
+    attention: str | None
+    sequence_parallel: bool | None
+    loss_parallel: bool | None
+    fused_loss: bool | None
+    schedule: str | None
+    virtual_stages: int | None
+    keep_gathered: bool
+    bucket_view: bool
+    offload: str | None
+    init: str | None
+    expert_imbalance: float | None
+    lora_rank: int | None
+    base_bits: int | None
+
+
+def settings_of_words(
+    words: Words, configs: tuple[str, ...]
+) -> tuple[Settings, Cluster | None, tuple[InputFile, ...]]:
+    """What was said, the GPUs to judge it on, and the files that were read. Raises UsageError and InputError."""
+    said, inputs = _from_configs(configs) if configs else (Settings(), ())
+    cluster = parse_cluster(words.on) if words.on else None
+    merged = over(_from_options(words, cluster), said)
+    if cluster is None and merged.gpu_type is not None:
+        cluster = _cluster_said(merged.gpu_type)
+    return merged, cluster, inputs
+
+
+def over(stronger: Settings, weaker: Settings) -> Settings:
+    """`stronger` where it says something, else `weaker`."""
+    said = {
+        field.name: getattr(stronger, field.name)
+        for field in fields(Settings)
+        if getattr(stronger, field.name) is not None
+    }
+    return replace(weaker, **said)
+
+
+def _from_configs(paths: tuple[str, ...]) -> tuple[Settings, tuple[InputFile, ...]]:
+    from distdoctor.oom.configs.read import join_configs, read_config
+    from distdoctor.report.model import InputFile
+
+    configs = [read_config(path) for path in paths]
+    settings, defects = join_configs(configs)
+    certain = [defect for defect in defects if defect.stops_job]
+    if certain:
+        raise UsageError(certain[0].title, hint=certain[0].fix)
+    return settings, tuple(InputFile(path=each.path, kind=each.family.value) for each in configs)
+
+
+def _from_options(words: Words, cluster: Cluster | None) -> Settings:
+    degrees = parse_mesh_option(words.mesh) if words.mesh else {}
+    offload = _choice("--offload", words.offload, ("none", "optimizer", "all"))
+    init = _choice("--init", words.init, ("meta", "whole"))
+    return Settings(
+        model=_model(words),
+        world_size=_num_gpus(words, cluster),
+        gpus_per_node=words.gpus_per_node or (cluster.gpus_per_node if cluster else None),
+        **degrees,
+        strategy=_enum("--strategy", words.strategy, DataParallel),
+        precision=_enum("--precision", words.precision, Precision),
+        optimizer=_enum("--optimizer", words.optimizer, Optimizer),
+        optimizer_loop=_enum("--optimizer-loop", words.optimizer_loop, OptimizerLoop),
+        micro_batch=words.micro_batch,
+        accumulation_steps=words.micro_batches,
+        global_batch=words.global_batch,
+        seq_len=words.seq_len,
+        checkpointing=_enum("--checkpointing", words.checkpointing, Checkpointing),
+        attention=_enum("--attention", words.attention, Attention),
+        sequence_parallel=words.sequence_parallel,
+        loss_parallel=words.loss_parallel,
+        fused_loss=words.fused_loss,
+        schedule=_enum("--schedule", words.schedule, Schedule),
+        virtual_stages=words.virtual_stages,
+        reshard_after_forward=False if words.keep_gathered else None,
+        gradient_as_bucket_view=True if words.bucket_view else None,
+        offload_optimizer=None if offload is None else Offload.NONE if offload == "none" else Offload.CPU,
+        offload_params=None if offload is None else Offload.CPU if offload == "all" else Offload.NONE,
+        meta_init=None if init is None else init == "meta",
+        expert_imbalance=words.expert_imbalance,
+        adapter=_adapter(words),
+    )
+
+
+def _model(words: Words) -> Model | None:
+    sizes = {
+        "layers": words.layers,
+        "hidden": words.hidden,
+        "heads": words.heads,
+        "kv_heads": words.kv_heads,
+        "head_size": words.head_size,
+        "ffn": words.ffn,
+        "vocab": words.vocab,
+        "experts": words.experts,
+        "experts_per_token": words.experts_per_token,
+        "expert_ffn": words.expert_ffn,
+        "gated": words.gated,
+        "tied": words.tied,
+    }
+    given = [name for name, value in sizes.items() if value is not None]
+    if words.model is not None:
+        if given or words.params is not None:
+            option = given[0].replace("_", "-") if given else "params"
+            raise UsageError(f"--model and --{option} exclude one another", hint="give one or the other")
+        return load_model(words.model)
+    if not given and words.params is None:
+        return None
+    params = parse_count(words.params) if words.params is not None else None
+    return model_from_options(params=params, **sizes)  # type: ignore[arg-type]  # each value has its own type
+
+
+def _num_gpus(words: Words, cluster: Cluster | None) -> int | None:
+    counted = cluster.num_gpus if cluster is not None else None
+    if words.gpus is not None and counted is not None and words.gpus != counted:
+        raise UsageError(f"--gpus says {words.gpus}, --on says {counted}")
+    return words.gpus if words.gpus is not None else counted
+
+
+def _adapter(words: Words) -> Adapter | None:
+    if words.base_bits is not None and words.base_bits not in (4, 8, 16):
+        raise UsageError(f"--base-bits {words.base_bits}: weights have 16, 8 or 4 bits")
+    if words.lora_rank is None:
+        if words.base_bits is not None:
+            raise UsageError("--base-bits is of frozen weights; give --lora-rank, too")
+        return None
+    if not 1 <= words.lora_rank <= 1 << 16:
+        raise UsageError(f"--lora-rank {words.lora_rank}: ranks are 1 or more")
+    return Adapter(rank=words.lora_rank, base_bits=words.base_bits or 16)
+
+
+def _cluster_said(gpu_type: str) -> Cluster | None:
+    """The GPU type that a configuration names; None where the catalog does not know it."""
+    try:
+        return parse_cluster(gpu_type)
+    except UsageError:
+        return None
+
+
+def _enum(option: str, word: str | None, kind: type[E]) -> E | None:
+    if word is None:
+        return None
+    names = [str(each.value) for each in kind]
+    return kind(_choice(option, _ALIASES.get(word.lower(), word.lower()), tuple(names)))
+
+
+_ALIASES = {
+    "fsdp": "fsdp2",
+    "zero-1": "zero1",
+    "zero-2": "zero2",
+    "zero-3": "zero3",
+    "bf16": "mixed",
+    "single": "none",
+    "adam": "adamw",
+    "megatron-dist-opt": "megatron-distopt",
+}
+
+
+def _choice(option: str, word: str | None, known: tuple[str, ...]) -> str | None:
+    if word is None or word in known:
+        return word
+    near = difflib.get_close_matches(word, known, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
+    raise UsageError(f"{option}: `{word[:40]}` is not known", hint=hint)

@@ -1,0 +1,13 @@
+"""Every check of an estimate."""
+
+from __future__ import annotations
+
+from distdoctor.oom.checks import estimate_fit, estimate_host, estimate_init, estimate_logits
+from distdoctor.oom.checks.estimate_base import EstimateCheck
+
+ESTIMATE_CHECKS: tuple[EstimateCheck, ...] = (
+    estimate_fit.CHECK,
+    estimate_init.CHECK,
+    estimate_logits.CHECK,
+    estimate_host.CHECK,
+)

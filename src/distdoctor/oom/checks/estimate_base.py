@@ -1,0 +1,36 @@
+"""Checks of an estimate: outcomes over `EstimateFacts`."""
+
+from __future__ import annotations
+
+from distdoctor.oom.facts.estimate import Category
+from distdoctor.oom.facts.estimated import EstimateFacts
+from distdoctor.report import checking
+from distdoctor.report.model import Evidence
+from distdoctor.units import GIB
+
+EstimateCheck = checking.Check[EstimateFacts]
+
+SOURCE = "estimated by formula (docs/oom.md)"
+
+
+def gib(num_bytes: float) -> str:
+    """`12.3 GiB`."""
+    value = num_bytes / GIB
+    return f"{value:,.0f} GiB" if value >= 99.5 else f"{value:.1f} GiB"
+
+
+def peak_evidence(facts: EstimateFacts) -> tuple[Evidence, ...]:
+    """The worst rank's peak, and its two largest categories."""
+    worst = facts.estimate.worst
+    peak = worst.peak
+    largest = sorted(Category, key=peak.of, reverse=True)[:3]
+    parts = ", ".join(f"{each.value} {gib(peak.of(each))}" for each in largest if peak.of(each))
+    when = f"step {peak.step}, {peak.moment.value}" if peak.step else peak.moment.value
+    return (
+        Evidence(
+            text=f"{worst.role}: {gib(peak.num_bytes)} allocated at the peak ({when}): {parts}",
+            value=round(peak.num_bytes),
+            unit="B",
+            source=SOURCE,
+        ),
+    )
