@@ -21,6 +21,8 @@ class ConfigFamily(str, Enum):
     AXOLOTL = "axolotl"
     LLAMA_FACTORY = "LLaMA-Factory"
     NEMO = "NeMo"
+    SCRIPT = "launch script"
+    """A shell script that starts a program of no family that we know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
