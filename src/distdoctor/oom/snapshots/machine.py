@@ -33,6 +33,9 @@ DICT_ENTRY_BYTES: Final = 60
 TUPLE_BYTES: Final = 64
 MEMO_BYTES: Final = SLOT_BYTES
 
+# Python writes lists and dicts in batches of 1000; a batch in hand is copied once on its way. Our own bound.
+MAX_BATCH = 100_000
+
 # Numbers as pickles write them.
 U1, U2, U4, U8 = (struct.Struct(layout) for layout in ("<B", "<H", "<I", "<Q"))
 I4, F8 = struct.Struct("<i"), struct.Struct(">d")
@@ -165,6 +168,8 @@ class Machine:
     def above_mark(self) -> list[object]:
         """The values above the last mark; they and the mark are gone from the stack."""
         start = self.marks.pop()
+        if len(self.stack) - start > MAX_BATCH:
+            raise Refused(f"has more than {MAX_BATCH:,} values in one batch where Python writes 1000")
         items = self.stack[start:]
         del self.stack[start:]
         return items
