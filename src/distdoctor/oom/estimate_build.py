@@ -49,16 +49,23 @@ def estimate_report(request: OomRequest, facts: EstimateFacts, *, inputs: Sequen
         findings=apply_site(findings, request.site, ignore=request.ignore),
         checks=results,
         skipped=skipped,
-        subject=Subject(
-            world_size=facts.job.mesh.num_ranks,
-            gpu_models=(facts.cluster.type.name,) if facts.cluster else (),
-        ),
+        subject=_subject(facts),
         tables=estimate_tables(facts),
         inputs=inputs,
         started=request.started,
         answered=is_answered(facts),
     )
     return replace(report, verdict=_verdict(report, facts), series=estimate_series(facts))
+
+
+def _subject(facts: EstimateFacts) -> Subject:
+    """Side by side, the summary says it, and rows are dear."""
+    if facts.variants:
+        return Subject()
+    return Subject(
+        world_size=facts.job.mesh.num_ranks,
+        gpu_models=(facts.cluster.type.name,) if facts.cluster else (),
+    )
 
 
 def _verdict(report: Report, facts: EstimateFacts) -> Verdict:
