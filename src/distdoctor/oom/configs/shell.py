@@ -9,7 +9,7 @@ not shell costs its line only.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from distdoctor.oom.configs.shell_directives import (
     Comment,
@@ -68,6 +68,8 @@ class Script:
     """Variables that are used and that the script does not set, each once, by their first use."""
     heredocs: tuple[EmbeddedFile, ...]
     comments: tuple[Comment, ...]
+    condition_lines: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Variables that a condition took as empty because nothing sets them, with the lines of their first use."""
     sources: tuple[str, ...] = ()
     """Files that it sources: what they set is not known here."""
     notes: tuple[str, ...] = ()
@@ -115,6 +117,7 @@ def read_script(text: str) -> Script:
             for each in run.documents
         ),
         comments=read_comments(text),
+        condition_lines={name: tuple(lines) for name, lines in run.condition_lines.items()},
         sources=tuple(run.sources),
         notes=tuple(notes),
     )

@@ -112,6 +112,8 @@ class ShellRun:
         self._steps = 0
         self._calls = 0
         self._is_batch = is_batch
+        self.condition_lines: dict[str, list[int]] = {}
+        """Lines of conditions that took a variable as empty, by its name."""
 
     def run(self) -> None:
         """Follows the script to its end."""
@@ -225,6 +227,8 @@ class ShellRun:
             if condition is not None:
                 verdict = self._condition(condition)
                 hinges_on += verdict.hinges_on
+                for each in verdict.hinges_on:
+                    self.condition_lines.setdefault(each.name, []).append(each.line)
             if verdict.value is False:
                 continue
             if verdict.value is True and hinges_on and _body_ends_script(body) and not again:
