@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 from distdoctor.oom.configs.reading import Reading
 from distdoctor.oom.configs.tree import Entry
 from distdoctor.oom.configs.values import as_word, template_in
 from distdoctor.oom.models.presets import find_preset
 from distdoctor.oom.shape import Model
+
+# Weights stored in another type keep their shape.
+_RETYPED = re.compile(r"[-_](?:de|un)quantized$", re.IGNORECASE)
 
 _HOW = "`--model NAME`, or the model's config.json as another file"
 
@@ -26,7 +31,7 @@ def name_model(reading: Reading, entry: Entry | None) -> None:
             "the model", f"`{entry.name}` holds {template}, filled in later", settles="model", how_to=_HOW
         )
         return
-    found = find_preset(name)
+    found = find_preset(name) or find_preset(_RETYPED.sub("", name))
     if found is None:
         reading.say("model", name, entry)
         reading.leave_open(
@@ -47,8 +52,3 @@ def name_model(reading: Reading, entry: Entry | None) -> None:
         entry,
     )
     reading.say("model", f"{name}: sizes of the preset {found.name}", entry)
-
-
-def has_sizes(reading: Reading) -> bool:
-    """Whether the shape of the model is known."""
-    return reading.get("model") is not None
