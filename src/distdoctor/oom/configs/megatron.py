@@ -6,13 +6,14 @@ whose value is unknown out of the settings.
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from distdoctor.oom.configs.launch_ranks import reason_of, unknown_reason
 from distdoctor.oom.configs.megatron_args import settings_from_megatron_args
 from distdoctor.oom.configs.megatron_deepspeed import read_deepspeed
 from distdoctor.oom.configs.megatron_flags import DECIDES, Flags
 from distdoctor.oom.configs.megatron_rules import check_megatron
+from distdoctor.oom.configs.megatron_vocabulary import with_published_vocabulary
 from distdoctor.oom.configs.parameter_count import parameters_of
 from distdoctor.oom.configs.reading import Reading, how
 from distdoctor.oom.configs.shell_values import UnknownKind
@@ -56,10 +57,17 @@ def read_megatron(reading: Reading, flags: Flags) -> None:
         texts["recompute-granularity"] = "full"  # Megatron-LM before 2022, Megatron-DeepSpeed
     found = settings_from_megatron_args(texts)
     hidden = _hidden_fields(flags)
+    opens = list(found.open_points)
+    model = found.settings.model
+    published = with_published_vocabulary(model) if model is not None else None
+    if published is not None:
+        found = replace(found, settings=replace(found.settings, model=published))
+        opens = [each for each in opens if each.what != "vocabulary"]
+        reading.note(published.notes[-1])
     _fill(reading, found.settings, set(found.implied), hidden, flags)
     read_deepspeed(reading, flags)
     _open_points(reading, flags)
-    for point in found.open_points:
+    for point in opens:
         if not (point.settles == "model" and "model" in hidden):
             reading.leave_open(point.what, point.why, settles=point.settles)
     for reason in found.not_covered:
