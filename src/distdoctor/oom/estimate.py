@@ -12,14 +12,17 @@ from distdoctor.oom.local import LocalModel, local_models
 from distdoctor.oom.placements import placements_of
 from distdoctor.oom.settings import DataParallel
 from distdoctor.oom.strategies.all import strategy_of
-from distdoctor.oom.strategies.base import States
+from distdoctor.oom.strategies.base import States, Strategy
 from distdoctor.oom.strategies.pipeline_parallel import role_words
 
 
 def estimate(job: Job) -> Estimate:
     """The estimate of one job."""
     strategy = strategy_of(job.strategy)
-    roles = tuple(_role(local, job, strategy.states(local, job)) for local in local_models(job))
+    if strategy.prepare is not None:
+        job = strategy.prepare(job)
+    chunks = strategy.chunks(job) if strategy.chunks is not None and job.shape is not None else None
+    roles = tuple(_role(local, job, strategy) for local in local_models(job, chunks))
     peak = max(role.peak.num_bytes for role in roles)
     return Estimate(
         title=_title(job),
@@ -33,8 +36,9 @@ def estimate(job: Job) -> Estimate:
     )
 
 
-def _role(local: LocalModel, job: Job, states: States) -> RoleEstimate:
-    activations = activations_of(local, job)
+def _role(local: LocalModel, job: Job, strategy: Strategy) -> RoleEstimate:
+    states = strategy.states(local, job)
+    activations = (strategy.activations or activations_of)(local, job)
     moments = [
         MomentBytes(
             moment=Moment.INITIALISATION,

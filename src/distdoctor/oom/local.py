@@ -82,12 +82,13 @@ class LocalModel:
         return max((self.embedding, self.output, self.largest_layer), key=lambda unit: unit.numel)
 
 
-def local_models(job: Job) -> tuple[LocalModel, ...]:
-    """One slice for each pipeline rank."""
+def local_models(job: Job, chunks: list[range] | None = None) -> tuple[LocalModel, ...]:
+    """One slice for each pipeline rank. `chunks`: layers of each virtual stage; None: spread evenly."""
     if job.shape is None:
         share = job.num_params / (job.mesh.tp * job.mesh.pp)
         return tuple(_shapeless(stage, share, job.mesh.pp) for stage in range(job.mesh.pp))
-    chunks = layers_of_stages(job.shape.num_layers, job.mesh.pp * job.virtual_stages)
+    if chunks is None:
+        chunks = layers_of_stages(job.shape.num_layers, job.mesh.pp * job.virtual_stages)
     last = len(chunks) - 1
     slices = []
     for rank in range(job.mesh.pp):

@@ -95,7 +95,8 @@ def _parallelism(said: Arguments, out: _Collected) -> None:
         size = said.integer(flag, settles=name)
         out.put(name, size if size is not None else 1, is_default=not said.has(flag))
     etp = said.integer("expert-tensor-parallel-size", settles="etp")
-    out.put("etp", etp or out.values["tp"], is_default=etp is None)
+    if said.integer("num-experts"):
+        out.put("etp", etp or out.values["tp"], is_default=etp is None)
     world = said.integer("world-size") or None
     out.put("world_size", world, is_default=False)
     is_sequence_parallel = said.flag("sequence-parallel") and out.values["tp"] > 1
@@ -195,8 +196,7 @@ def _details(said: Arguments, reasons: tuple[str, ...]) -> MegatronDetails:
     modules = said.words("recompute-modules")
     return MegatronDetails(
         activation=activation,
-        attention_backend=said.word("attention-backend")
-        or ("flash" if said.flag("use-flash-attn") else "auto"),
+        attention_backend=said.word("attention-backend") or "auto",
         fuses_gradient_accumulation=not said.flag("no-gradient-accumulation-fusion"),
         fuses_cross_entropy=said.flag("cross-entropy-loss-fusion"),
         cross_entropy_impl=said.word("cross-entropy-fusion-impl") or "native",

@@ -37,6 +37,9 @@ _FLAGS = (
     ("defer-embedding-wgrad-compute", "embedding gradients that are computed later"),
     ("perform-rl-step", "reinforcement learning"),
     ("fp4-format", "4-bit matrix products"),
+    ("fp8-format", "8-bit matrix products, which save 8-bit activations and cache 8-bit weights"),
+    ("use-megatron-fsdp", "buffers of Megatron-FSDP"),
+    ("use-custom-fsdp", "buffers of Megatron-FSDP"),
     ("tp-comm-overlap", "user buffers of overlapped tensor parallelism"),
     ("use-torch-fsdp2", "torch's FSDP2 inside Megatron-LM"),
     ("hierarchical-context-parallel-sizes", "hierarchical context parallelism"),
@@ -48,7 +51,8 @@ def not_covered(said: Arguments, model: Model | None, reading: ModelReading) -> 
     """Reasons, in words for a reader; empty when the job is covered."""
     reasons = [f"{what} (`--{flag}`)" for flag, what in _FLAGS if _is_on(said, flag)]
     reasons += reading.problems
-    if model is not None and model.shape is not None:
+    shape = model.shape if model is not None else None
+    if shape is not None:
         kind = said.word("position-embedding-type")
         if kind == "none" and not said.flag("multi-latent-attention"):
             reasons.append(
@@ -57,6 +61,11 @@ def not_covered(said: Arguments, model: Model | None, reading: ModelReading) -> 
             )
         elif kind == "relative":
             reasons.append("relative position embeddings (`--position-embedding-type relative`)")
+        if shape.mla is not None and shape.moe is not None and not said.has("kv-lora-rank"):
+            reasons.append(
+                "latent attention without its ranks: with Megatron's default of 32 it is hardly meant, so arguments "
+                "seem to be missing (`--kv-lora-rank`)"
+            )
     if "muon" in (said.word("optimizer") or ""):
         reasons.append(
             "Muon keeps one momentum for matrices, two moments for the rest, and gathers what it orthogonalises"

@@ -62,9 +62,3 @@ def vocabulary_of(args: Mapping[str, str]) -> Vocabulary:
         # `DEFAULT_TIKTOKEN_MAX_VOCAB` in megatron/training/tokenizer/tokenizer.py.
         return Vocabulary(size=1 << 17, how="131,072 tokens, TikTokenizer's default")
     return Vocabulary(size=None, how=f"{kind} takes its vocabulary from a file that is not here")
-
-
-def padded_vocabulary(size: int, *, divisor: int, tp: int) -> int:
-    """`size` rounded up to a multiple of divisor x tp (`vocab_size_with_padding`, megatron/training/tokenizer)."""
-    multiple = divisor * tp
-    return -(-size // multiple) * multiple

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from distdoctor.oom.settings import DataParallel
-from distdoctor.oom.strategies import ddp, fsdp2, single, zero1, zero2, zero3
+from distdoctor.oom.strategies import ddp, fsdp2, megatron, single, zero1, zero2, zero3
 from distdoctor.oom.strategies.base import Strategy
 
 STRATEGIES: tuple[Strategy, ...] = (
@@ -13,6 +13,9 @@ STRATEGIES: tuple[Strategy, ...] = (
     zero2.STRATEGY,
     zero3.STRATEGY,
     fsdp2.STRATEGY,
+    megatron.PLAIN,
+    megatron.DISTRIBUTED,
+    megatron.FSDP,
 )
 
 

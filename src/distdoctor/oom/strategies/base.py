@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from distdoctor.oom.adapters import adapter_share, frozen_parameter_bytes
 from distdoctor.oom.facts.estimate import Amount, Category
@@ -17,6 +18,9 @@ from distdoctor.oom.formulas.states import (
 from distdoctor.oom.job import Job
 from distdoctor.oom.local import LocalModel
 from distdoctor.oom.settings import DataParallel, OptimizerLoop
+
+if TYPE_CHECKING:
+    from distdoctor.oom.activations import Activations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +59,13 @@ class Strategy:
     shards_optimizer: bool = False
     over: str = "dp"
     """Over which dimensions of the mesh it shards, in words."""
+    # A framework with a model of its own says these as well.
+    prepare: Callable[[Job], Job] | None = None
+    """What the framework changes about a job: padding of the vocabulary."""
+    chunks: Callable[[Job], list[range]] | None = None
+    """How it splits layers over virtual stages."""
+    activations: Callable[[LocalModel, Job], Activations] | None = None
+    """What its layers keep."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
