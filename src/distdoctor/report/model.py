@@ -289,20 +289,25 @@ class Table(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Series(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Something people look at as a picture; every series is also shown as a table.
 
-    `kind`: `bars` (one y per label), `lines` (several named ys over x), `heat` (a matrix).
+    `kind`: `bars` (one y per label), `lines` (several named ys over x), `heat` (a matrix), `stacked` (bars made of
+    named parts).
     """
 
     name: str
     title: str
-    kind: Literal["bars", "lines", "heat"]
+    kind: Literal["bars", "lines", "heat", "stacked"]
     x_label: str = ""
     y_label: str = ""
     x: tuple[Scalar, ...] = ()
     names: tuple[str, ...] = ()
     values: tuple[tuple[float | None, ...], ...] = ()
-    """One tuple per name (lines, bars) or per row (heat)."""
+    """One tuple per name (lines, bars, stacked: the parts) or per row (heat)."""
     hot: tuple[int, ...] = ()
-    """Indexes into x (bars) or rows (heat) that are accused."""
+    """Indexes into x (bars, stacked) or rows (heat) that are accused."""
+    limit: float | None = None
+    """Of stacked: what a bar should not exceed, in the unit of `y_label`; bars beyond it stand out as `hot` ones do."""
+    limit_label: str = ""
+    """The caption of `limit`, with its number and unit: `H100 80GB: 79.1 GiB`."""
 
 
 class InputFile(Struct, frozen=True, kw_only=True, omit_defaults=True):

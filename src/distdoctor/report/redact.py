@@ -264,6 +264,7 @@ class _Redactor:
             y_label=self.text(series.y_label),
             x=tuple(label(each) if isinstance(each, str) else each for each in series.x),
             names=tuple(label(each) for each in series.names),
+            limit_label=self.text(series.limit_label),
         )
 
     def _optional(self, text: str | None) -> str | None:
