@@ -290,6 +290,32 @@ def many_hosts(num_hosts: int = 10_000, num_findings: int = 500) -> Report:
     )  # fmt: skip
 
 
+def memory_plan() -> Report:
+    """Where the memory would go under four strategies: bars of named parts, one beyond the limit, one known in part."""
+    return Report(
+        tool=tool("oom"),
+        verdict=Verdict(
+            status=Status.WARNING,
+            title="DDP needs 159 GiB a GPU, an H100 has 79.1 GiB",
+            summary="Estimated for a model of 8.03e9 parameters in bfloat16 with AdamW in float32.",
+            confidence=Confidence.MEDIUM,
+        ),
+        subject=Subject(world_size=64, num_gpus=64, gpu_models=("NVIDIA H100 80GB HBM3",)),
+        started_utc=WHEN,
+        series=(
+            Series(
+                name="memory", title="Where the memory of the fullest rank goes", kind="stacked", x_label="strategy", y_label="GiB",
+                x=("DDP", "ZeRO-1", "FSDP2, full checkpointing", "HSDP 8 x 8, selective checkpointing"),
+                names=("parameters", "gradients", "optimizer states", "gathered parameters", "activations", "logits and loss",
+                       "communication buffers", "temporaries", "CUDA context"),
+                values=((14.96, 14.96, 0.234, 1.87), (14.96, 14.96, 0.234, 1.87), (89.76, 1.402, 1.402, 11.22), (0.0, 0.0, 1.625, 1.625),
+                        (31.2, 31.2, 4.125, 12.25), (7.828, 7.828, 7.828, None), (0.4, 0.8, 0.5, 0.5), (0.02, 0.02, 0.031, 0.031), (0.5, 0.5, 0.5, 0.5)),
+                limit=79.1, limit_label="NVIDIA H100 80GB HBM3: 79.1 GiB",
+            ),
+        ),
+    )  # fmt: skip
+
+
 HOSTILE = (
     "<script>alert(1)</script> a|b `x` [click](http://evil.example/x) ![i](//e) @alice #12 GH-3 www.evil.example "
     "\x1b[31mred\x1b[0m \u202egnp.exe \u200bzero [bold]rich[/bold] {{ 7*7 }} </details> $HOME :tada: _it_ **b** ~~s~~ "
@@ -327,6 +353,7 @@ def hostile() -> Report:
         series=(
             Series(name=evil, title=evil, kind="bars", x_label=evil, y_label=evil, x=(evil, "b"), names=(evil,), values=((1.0, None),), hot=(0,)),
             Series(name=evil, title=evil, kind="lines", x_label=evil, y_label=evil, x=(evil, "b"), names=(evil,), values=((1.0, 2.0),)),
+            Series(name=evil, title=evil, kind="stacked", x_label=evil, y_label=evil, x=(evil, "b"), names=(evil,), values=((1.0, 2.0),), limit=1.5, limit_label=evil),
             Series(name=evil, title=evil, kind="heat", x_label=evil, y_label=evil, x=(evil, "b"), names=(evil,), values=((1.0, 2.0),)),
         ),
         inputs=(InputFile(path=evil, kind=evil, read=False, why_not=evil),),
@@ -334,4 +361,10 @@ def hostile() -> Report:
     )  # fmt: skip
 
 
-REPORTS = {"all_clear": all_clear, "slow_gpu": slow_gpu, "many_hosts": many_hosts, "hostile": hostile}
+REPORTS = {
+    "all_clear": all_clear,
+    "slow_gpu": slow_gpu,
+    "many_hosts": many_hosts,
+    "memory_plan": memory_plan,
+    "hostile": hostile,
+}

@@ -45,6 +45,7 @@ REPORTS: dict[str, Callable[[], Report]] = {
     "all_clear": builders.all_clear,
     "slow_gpu": builders.slow_gpu,
     "many_hosts": lambda: builders.many_hosts(24, 8),
+    "memory_plan": builders.memory_plan,
     "hostile": builders.hostile,
 }
 

@@ -23,6 +23,7 @@ from distdoctor.report.model import (
     Team,
 )
 from distdoctor.report.names import culprit_name, fold_hosts, scalar_text
+from distdoctor.report.stacks import part_names, stacks, total_text
 from distdoctor.units import fold_ints
 
 _SEVERITY = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
@@ -234,6 +235,10 @@ def series_rows(series: Series) -> tuple[list[str], list[tuple[str, ...]]]:
             (name, *(scalar_text(each) for each in row))
             for name, row in zip(names, series.values, strict=False)
         ]
+    if series.kind == "stacked":
+        return [series.x_label or "bar", "total", *part_names(series)], [
+            (stack.label, total_text(stack), *map(scalar_text, stack.parts)) for stack in stacks(series)
+        ]
     names = series.names or (series.y_label or "value",) * len(series.values)
     header = [series.x_label or "x", *names]
     rows = [
@@ -241,3 +246,12 @@ def series_rows(series: Series) -> tuple[list[str], list[tuple[str, ...]]]:
         for index, x in enumerate(series.x)
     ]
     return header, rows
+
+
+def hot_rows(series: Series) -> frozenset[int]:
+    """The rows of the table of `series` that are accused, or beyond its limit."""
+    if series.kind == "lines":
+        return frozenset()
+    if series.kind == "stacked":
+        return frozenset(index for index, stack in enumerate(stacks(series)) if stack.hot)
+    return frozenset(series.hot)

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from distdoctor.report.model import Scalar, Series
 from distdoctor.report.names import scalar_text
 from distdoctor.report.render.axes import CHARACTER, MAX_LABEL, axis, rounded, short, thinned
-from distdoctor.report.render.shapes import WIDTH, Bar, Chart, Curve, Label, Point
+from distdoctor.report.render.shapes import WIDTH, Bar, Chart, Curve, Key, Label, Point
+from distdoctor.report.render.stacked import stacked_chart
 from distdoctor.units import format_bytes
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 12, 40
@@ -30,6 +31,8 @@ def chart_of(series: Series) -> Chart | None:
     """The picture of `series`; None when it holds no number."""
     if not any(value is not None for row in series.values for value in row):
         return None
+    if series.kind == "stacked":
+        return stacked_chart(series)
     if series.kind == "bars":
         return _bars(series) if any(value is not None for value in series.values[0]) else None
     return _lines(series) if series.kind == "lines" else _heat(series)
@@ -113,7 +116,7 @@ def _lines(series: Series) -> Chart:
             *(Label(x=rounded(x), y=_LINES_HEIGHT - _BOTTOM + 16, text=text) for x, text in labels),
             *_axis_names(series, _LINES_HEIGHT),
         ),
-        legend=tuple(curve.name for curve in curves),
+        legend=tuple(Key(name=curve.name, style=curve.colour) for curve in curves) if len(curves) > 1 else (),
         note="logarithmic horizontal axis" if is_log and spacing else "",
     )
 

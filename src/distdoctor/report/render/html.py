@@ -19,6 +19,7 @@ from distdoctor.report.reading import (
     facts_by_group,
     facts_differ,
     first_tables,
+    hot_rows,
     how_sure,
     ignored,
     ranked,
@@ -30,6 +31,7 @@ from distdoctor.report.reading import (
 )
 from distdoctor.report.render.charts import chart_of
 from distdoctor.report.render.tables import fact_place, header_of
+from distdoctor.report.stacks import limit_note
 
 # A page with more of these opens slowly and nobody reads it; the rest is counted, and is in the JSON.
 MAX_FINDINGS = 200
@@ -66,7 +68,10 @@ def render_html(report: Report) -> str:
             skips=fold_skips(report),
             first_tables=first_tables(report),
             body_tables=body_tables(report),
-            charts=[(series, chart_of(series), *series_rows(series)) for series in report.series],
+            charts=[
+                (series, chart_of(series), *series_rows(series), hot_rows(series), limit_note(series))
+                for series in report.series
+            ],
             quiet_checks=[
                 check
                 for check in report.checks

@@ -26,6 +26,7 @@ from distdoctor.report.reading import (
     verdict_sureness,
 )
 from distdoctor.report.render.tables import fact_place, header_of
+from distdoctor.report.stacks import limit_note
 
 # GitHub takes 65,536 characters in a comment; a ticket adds its own.
 MAX_CHARS = 60_000
@@ -278,7 +279,9 @@ def _series(report: Report, budget: int) -> str:
     for series in report.series:
         header, rows = series_rows(series)
         shown = header[:24]
-        head = ["| " + " | ".join(map(markdown_text, shown)) + " |", "|" + "---|" * len(shown)]
+        note = limit_note(series)
+        head = [markdown_text(note), ""] if note else []
+        head += ["| " + " | ".join(map(markdown_text, shown)) + " |", "|" + "---|" * len(shown)]
         lines = ["| " + " | ".join(markdown_text(cell) for cell in row[:24]) + " |" for row in rows]
         unit = f" ({series.y_label})" if series.y_label and series.kind != "heat" else ""
         parts.append(_details(_plain_title(series.title + unit), lines, share, "row", head=head))

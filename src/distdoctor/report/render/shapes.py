@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 WIDTH = 720
 
@@ -18,6 +18,9 @@ class Bar:
     title: str
     hot: bool = False
     shade: int | None = None
+    """Of a heat strip."""
+    part: int | None = None
+    """Place in the legend, of a part of a stacked bar."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +32,24 @@ class Label:
     text: str
     anchor: str = "middle"
     hot: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upright:
+    """A vertical line of the grid, or the line of a limit."""
+
+    x: float
+    top: float
+    bottom: float
+    is_limit: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """One entry of the legend; `style` counts the colours."""
+
+    name: str
+    style: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +86,8 @@ class Chart:
     left: float = 0
     right: float = WIDTH
     """Ends of the horizontal lines."""
+    uprights: tuple[Upright, ...] = ()
     note: str = ""
     scale: tuple[str, str] | None = None
     """Smallest and largest value of a heat strip."""
-    legend: tuple[str, ...] = field(default=())
+    legend: tuple[Key, ...] = ()

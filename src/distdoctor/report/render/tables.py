@@ -10,6 +10,8 @@ from distdoctor.report.model import Column, Fact, Report, Scalar, Series, Table
 from distdoctor.report.names import count_hosts, fact_value, scalar_text
 from distdoctor.report.reading import facts_by_group, facts_differ, series_rows
 from distdoctor.report.render.lines import BLANK, Line, Span, wrapped
+from distdoctor.report.render.stacked_text import picture_lines, table_cells
+from distdoctor.report.stacks import stacks
 from distdoctor.units import fold_ints
 
 # A cell wider than this is cut; the whole of it is in the JSON.
@@ -42,6 +44,8 @@ def table_lines(table: Table, *, indent: str, max_rows: int = MAX_ROWS) -> list[
 
 def series_lines(series: Series, *, indent: str) -> list[Line]:
     """A series as rows; bars are drawn as well."""
+    if series.kind == "stacked":
+        return _stacked_lines(series, indent)
     header, rows = series_rows(series)
     shown = rows[:MAX_BARS]
     right = [False, *[True] * (len(header) - 1)]
@@ -61,9 +65,24 @@ def series_lines(series: Series, *, indent: str) -> list[Line]:
             tuple(Span(span.text, "red") for span in line) if index in series.hot else line
             for index, line in enumerate(grid[1:])
         ]
-    if len(rows) > len(shown):
-        lines.append((Span(f"{indent}… {len(rows) - len(shown)} more, in the HTML and JSON report", "dim"),))
-    return lines
+    return lines + _left_out(len(rows) - len(shown), indent)
+
+
+def _stacked_lines(series: Series, indent: str) -> list[Line]:
+    unit = f" ({series.y_label})" if series.y_label else ""
+    title = (Span(indent), Span(series.title + unit, "bold"))
+    bars = stacks(series)
+    shown = bars[:MAX_BARS]
+    if not shown:
+        return [title]
+    header, rows = table_cells(series, shown)
+    grid = _grid(header, rows, [False, *[True] * (len(header) - 1)], indent)
+    picture = picture_lines(series, shown, indent=indent)
+    return [title, *picture, *grid, *_left_out(len(bars) - len(shown), indent)]
+
+
+def _left_out(count: int, indent: str) -> list[Line]:
+    return [(Span(f"{indent}… {count} more, in the HTML and JSON report", "dim"),)] if count > 0 else []
 
 
 def fact_lines(report: Report, *, width: int, indent: str) -> list[Line]:
