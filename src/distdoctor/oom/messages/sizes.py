@@ -25,7 +25,8 @@ def parse_size(number: str, unit: str) -> int | None:
         value = float(number.replace(",", ""))
     except ValueError:
         return None
-    return round(value * 1024 ** _FACTORS[unit[0].lower()])
+    factor: int = 1024 ** _FACTORS[unit[0].lower()]
+    return round(value * factor)
 
 
 def size_in(pattern: re.Pattern[str], text: str) -> int | None:
@@ -33,8 +34,8 @@ def size_in(pattern: re.Pattern[str], text: str) -> int | None:
     match = pattern.search(text)
     if match is None:
         return None
-    number, unit, *_ = (str(each) for each in match.groups() if each is not None)
-    return parse_size(number, unit)
+    groups: list[str] = [each for each in match.groups() if each is not None]
+    return parse_size(groups[0], groups[1])
 
 
 def any_size(text: str) -> int | None:

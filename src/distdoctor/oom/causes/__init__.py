@@ -1,0 +1,1 @@
+"""Why memory was refused: rules over one event, by whose memory it is."""
