@@ -139,7 +139,7 @@ class Known:
 
     def __init__(self) -> None:
         self.stacks: dict[int, Category] = {}
-        self.frames: dict[Frame, Category | None] = {}
+        self.frames: dict[str, Category | None] = {}
 
 
 def category_of(stack: Stack | None, *, known: Known | None = None) -> Category:
@@ -153,14 +153,14 @@ def category_of(stack: Stack | None, *, known: Known | None = None) -> Category:
     return known.stacks[stack.number]
 
 
-def _category(frames: tuple[Frame, ...], known: dict[Frame, Category | None]) -> Category:
-    for frame in frames:
-        if frame not in known:
-            known[frame] = _specific(frame_key(frame))
-        found = known[frame]
+def _category(frames: tuple[Frame, ...], known: dict[str, Category | None]) -> Category:
+    names = [frame_key(each) for each in frames]
+    for name in names:
+        if name not in known:
+            known[name] = _specific(name)
+        found = known[name]
         if found is not None:
             return found
-    names = [frame_key(each) for each in frames]
     text = "\n".join(names)
     for category, pattern in (
         (Category.RECOMPUTED, _RECOMPUTED),
