@@ -128,14 +128,14 @@ def estimate_series(facts: EstimateFacts) -> tuple[Series, ...]:
             for variant in facts.variants
             if variant.estimate is not None
         ]
-        title, name = "Peak of the worst rank, by strategy", "oom-strategies"
+        title, name = "Allocated at the peak of the worst rank, by strategy (estimated)", "oom-strategies"
     else:
         worst = facts.estimate.worst
         bars = [
             (f"step {each.step}, {each.moment.value}" if each.step else "initialisation", each)
             for each in worst.moments
         ]
-        title, name = f"Moments of a step: {worst.role}", "oom-moments"
+        title, name = f"Allocated, moment by moment: {worst.role} (estimated)", "oom-moments"
     categories = [each for each in Category if any(moment.of(each) for _, moment in bars)]
     return (
         Series(
@@ -148,6 +148,13 @@ def estimate_series(facts: EstimateFacts) -> tuple[Series, ...]:
             names=tuple(each.value for each in categories),
             values=tuple(tuple(round(moment.of(each) / GIB, 2) for _, moment in bars) for each in categories),
             limit=facts.cluster.type.total_bytes / GIB if facts.cluster else None,
-            limit_label=facts.cluster.type.name if facts.cluster else "",
+            limit_label=_limit_words(facts),
         ),
     )
+
+
+def _limit_words(facts: EstimateFacts) -> str:
+    """`h100-80gb: 79.1 GiB`."""
+    if facts.cluster is None:
+        return ""
+    return f"{facts.cluster.type.name}: {facts.cluster.type.total_bytes / GIB:.1f} GiB"
