@@ -213,17 +213,24 @@ def test_the_limit_is_named_when_it_is_what_stops_the_reading() -> None:
 
 CHILD = textwrap.dedent(
     """
-    import resource, sys
+    import re, sys
+    from pathlib import Path
     from distdoctor.errors import InputError
     from distdoctor.oom.snapshots.read import read_snapshot
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    def resident(name):
+        return int(re.search(rf"{name}:\\s*(\\d+) kB", Path("/proc/self/status").read_text()).group(1)) * 1024
+
+    # getrusage would tell the parent's peak, which a child inherits until it is beyond it.
+    Path("/proc/self/clear_refs").write_text("5")
+    before = resident("VmRSS")
     try:
         read_snapshot(sys.argv[1])
         print("read")
     except InputError as error:
         print(error.message)
-    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(after * 1024, (after - before) * 1024)
+    after = resident("VmHWM")
+    print(after, after - before)
     """
 )
 
