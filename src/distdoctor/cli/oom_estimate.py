@@ -137,6 +137,12 @@ def estimate(
     base_bits: Annotated[
         int | None, typer.Option("--base-bits", help="bits of a frozen weight: 16, 8 or 4 [16]")
     ] = None,
+    explained: Annotated[
+        str | None,
+        typer.Option(
+            "--explained", metavar="REPORT", help="JSON of `oom explain`: does the failure agree with this?"
+        ),
+    ] = None,
     compare: Annotated[
         bool, typer.Option("--compare", help="every strategy side by side on the same GPUs")
     ] = False,
@@ -147,13 +153,16 @@ def estimate(
     Ranges are given where nobody knows better; what was assumed stands on the same screen.
     """
     from distdoctor.cli.oom_settings import Words, settings_of_words
+    from distdoctor.oom.catalog.gpus import parse_cluster
     from distdoctor.oom.estimate import estimate as estimate_job
     from distdoctor.oom.estimate_build import estimate_report
     from distdoctor.oom.facts.estimated import EstimateFacts
+    from distdoctor.oom.failed import read_failure
     from distdoctor.oom.job import resolve
     from distdoctor.oom.variants import variants_of
+    from distdoctor.units import MIB
 
-    prepared = prepare_outputs(output, Names(command="oom-estimate", host="estimate"))
+    prepared = prepare_outputs(output, Names(command="oom-estimate", host="job"))
     words = Words(
         model=model,
         params=params,
@@ -197,12 +206,17 @@ def estimate(
         base_bits=base_bits,
     )
     settings, cluster, inputs = settings_of_words(words, tuple(config or ()))
+    failure = read_failure(explained) if explained else None
+    if cluster is None and failure is not None and failure.total_bytes:
+        # The message tells the size of the card that it ran on.
+        cluster = parse_cluster(f"{failure.total_bytes // MIB}MiB")
     job = resolve(settings)
     facts = EstimateFacts(
         job=job,
         estimate=estimate_job(job),
         cluster=cluster,
         variants=variants_of(job) if compare else (),
+        failure=failure,
         deepspeed=_deepspeed_rows(job, cluster, compare=compare),
     )
     report = estimate_report(make_request(output, command="oom-estimate"), facts, inputs=inputs)

@@ -17,7 +17,7 @@ from distdoctor.oom.estimate_tables import (
 )
 from distdoctor.oom.facts.estimate import Category
 from distdoctor.oom.facts.estimated import EstimateFacts
-from distdoctor.oom.fit import Fits
+from distdoctor.oom.fit import Fits, gpu_words
 from distdoctor.oom.request import OomRequest
 from distdoctor.report.assemble import MAX_TITLE, build_report
 from distdoctor.report.checking import run_checks
@@ -103,7 +103,7 @@ def _compared_verdict(verdict: Verdict, facts: EstimateFacts) -> Verdict:
         return replace(verdict, title=title[:MAX_TITLE], summary=summary, confidence=Confidence.MEDIUM)
     answers = [answer_of(each, facts) for each in possible]
     fitting = [each for each, answer in zip(possible, answers, strict=True) if answer is Fits.YES]
-    title = f"{len(fitting)} of {len(possible)} strategies fit {facts.cluster.type.name}"
+    title = f"{len(fitting)} of {len(possible)} strategies fit {gpu_words(facts.cluster.type)}"
     if fitting:
         title += f"; most room: {min(fitting, key=need_of).label}"
     status = (
@@ -157,4 +157,4 @@ def _limit_words(facts: EstimateFacts) -> str:
     """`h100-80gb: 79.1 GiB`."""
     if facts.cluster is None:
         return ""
-    return f"{facts.cluster.type.name}: {facts.cluster.type.total_bytes / GIB:.1f} GiB"
+    return f"{gpu_words(facts.cluster.type)}: {facts.cluster.type.total_bytes / GIB:.1f} GiB"

@@ -54,6 +54,11 @@ def fit_of(estimate: Estimate, gpu: GpuType) -> Fit:
     return Fit(answer=answer, need_low=low, need_high=high, capacity=capacity)
 
 
+def gpu_words(gpu: GpuType) -> str:
+    """`h100-80gb`; of a plain size `a GPU of 24.0 GiB`."""
+    return f"a GPU of {gpu.total_bytes / GIB:.1f} GiB" if gpu.architecture is None else gpu.name
+
+
 def need_words(low: float, high: float) -> str:
     """`52 to 66`, in GiB."""
     first, second = _gib(low), _gib(high)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from distdoctor.oom.checks.estimate_base import SOURCE, EstimateCheck, gib, peak_evidence
 from distdoctor.oom.facts.estimate import RoleEstimate
 from distdoctor.oom.facts.estimated import EstimateFacts
-from distdoctor.oom.fit import Fit, Fits, fit_of
+from distdoctor.oom.fit import Fit, Fits, fit_of, gpu_words
 from distdoctor.oom.knobs import Knob, knobs_of
 from distdoctor.report.checking import Found, NotApplicable, NotSeen, Outcome, Passed, Unread
 from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severity, SkipCause, Team
@@ -19,7 +19,7 @@ def _run(facts: EstimateFacts) -> Sequence[Outcome]:
     fit = facts.fit
     if fit is None or facts.cluster is None:
         return [NotApplicable(detail="no GPU type was given (--on)")]
-    gpu = facts.cluster.type.name
+    gpu = gpu_words(facts.cluster.type)
     match fit.answer:
         case Fits.YES:
             return [

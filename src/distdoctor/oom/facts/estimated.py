@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from distdoctor.oom.catalog.gpus import Cluster
 from distdoctor.oom.facts.estimate import Estimate
+from distdoctor.oom.failed import Failure
 from distdoctor.oom.fit import Fit, fit_of
 from distdoctor.oom.formulas.deepspeed_estimator import DeepSpeedRow
 from distdoctor.oom.job import Job
@@ -30,6 +31,7 @@ class EstimateFacts:
     cluster: Cluster | None = None
     variants: tuple[Variant, ...] = ()
     deepspeed: tuple[DeepSpeedRow, ...] = ()
+    failure: Failure | None = None
 
     @property
     def fit(self) -> Fit | None:
