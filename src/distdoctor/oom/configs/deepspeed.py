@@ -298,6 +298,18 @@ def _zero(reading: Reading, zero: Section, stage: int) -> None:
         "cpu_offload_params", "cpu_offload_param"
     )
     optimizer_key = zero.section("offload_optimizer").get("device") or zero.get("cpu_offload")
+    for name, place in (("offload_param", params), ("offload_optimizer", optimizer)):
+        section = zero.section(name)
+        if place is Offload.NVME and not section.get("nvme_path"):
+            reading.defect(
+                Defect.EMPTY_VALUE,
+                f"{name} goes to NVMe without an nvme_path",
+                section.get("device"),
+                why="DeepSpeed needs a folder on a fast local disk.",
+                fix=f'add `"nvme_path": "/local_nvme"` to `{name}`',
+                stops=True,
+                sure=False,
+            )
     if params not in (None, Offload.NONE) and stage != 3:
         reading.defect(
             Defect.INEFFECTIVE,
@@ -328,18 +340,6 @@ def _zero(reading: Reading, zero: Section, stage: int) -> None:
             fix='set the stage to 3, or `"device": "cpu"`',
             sure=False,
         )
-    for name, place in (("offload_param", params), ("offload_optimizer", optimizer)):
-        section = zero.section(name)
-        if place is Offload.NVME and not section.get("nvme_path"):
-            reading.defect(
-                Defect.EMPTY_VALUE,
-                f"{name} goes to NVMe without an nvme_path",
-                section.get("device"),
-                why="DeepSpeed needs a folder on a fast local disk.",
-                fix=f'add `"nvme_path": "/local_nvme"` to `{name}`',
-                stops=True,
-                sure=False,
-            )
     reading.set("offload_params", params, param_key)
     reading.set("offload_optimizer", optimizer, optimizer_key)
     say_offload(
