@@ -1,0 +1,484 @@
+"""What TorchTitan's options mean, whatever file they stand in: TOML of 2024 and 2025, Python since February 2026.
+
+Options are looked for under all their names: degrees stood in [training] (`data_parallel_degree`), then in
+[experimental], then in [parallelism]; later files count tokens instead of sequences. Defaults are TorchTitan's own
+and are marked as implied.
+
+Source: torchtitan `config_manager.py` (2024), `config/job_config.py` (2025), `config/configs.py` (2026).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from distdoctor.oom.configs.reading import Reading
+from distdoctor.oom.configs.torchtitan_model import read_model
+from distdoctor.oom.configs.torchtitan_rules import check_titan
+from distdoctor.oom.configs.tree import Entry, Section, walk
+from distdoctor.oom.configs.values import as_flag, as_int, as_word, template_in
+from distdoctor.oom.settings import (
+    Adapter,
+    Checkpointing,
+    DataParallel,
+    Offload,
+    Optimizer,
+    OptimizerLoop,
+    Precision,
+    Schedule,
+)
+
+CALL = "_call"
+"""Key under which a section made of a Python call keeps the name that was called."""
+
+_DEGREES = {
+    "pp": ("pipeline_parallel_degree", "pipeline_parallel_size"),
+    "dp_replicate": ("data_parallel_replicate_degree", "data_parallel_replicate_size"),
+    "dp_shard": ("data_parallel_shard_degree", "data_parallel_shard_size", "data_parallel_degree"),
+    "cp": ("context_parallel_degree", "context_parallel_size"),
+    "tp": ("tensor_parallel_degree", "tensor_parallel_size", "sequence_parallel_degree"),
+    "ep": ("expert_parallel_degree", "expert_parallel_size"),
+    "etp": ("expert_tensor_parallel_degree", "expert_tensor_parallel_size"),
+}
+_SCHEDULES = {
+    "1f1b": Schedule.ONE_F_ONE_B,
+    "gpipe": Schedule.GPIPE,
+    "interleaved1f1b": Schedule.INTERLEAVED,
+    "loopedbfs": Schedule.INTERLEAVED,
+    "flexibleinterleaved1f1b": Schedule.INTERLEAVED,
+    "interleavedzerobubble": Schedule.INTERLEAVED,
+    "zbvzerobubble": Schedule.ZBV,
+    "dualpipev": Schedule.ZBV,
+}
+_CHECKPOINTING = {
+    "none": Checkpointing.NONE,
+    "full": Checkpointing.FULL,
+    "selective": Checkpointing.SELECTIVE,
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class Titan:
+    """The options of one configuration."""
+
+    root: Section
+
+    def find(self, *names: str) -> Entry | None:
+        """An option under any of its names, in whichever section it stood; null counts as absent."""
+        for section in ("parallelism", "training", "experimental"):
+            entry = self.root.section(section).first(*names)
+            if entry is not None and entry.value is not None:
+                return entry
+        return None
+
+    def at(self, section: str, *names: str) -> Entry | None:
+        """An option of one section; null counts as absent."""
+        entry = self.root.section(section).first(*names)
+        return entry if entry is not None and entry.value is not None else None
+
+
+def read_titan(reading: Reading, root: Section) -> None:
+    """Fill `reading` from the options below `root`."""
+    titan = Titan(root=root)
+    read_model(reading, root)
+    _degrees(reading, titan)
+    _ranks(reading)
+    _strategy(reading, titan)
+    _batch(reading, titan)
+    _precision(reading, titan)
+    _converters(reading, titan)
+    _optimizer(reading, titan)
+    _activations(reading, titan)
+    _loss(reading, titan)
+    _compile(reading, titan)
+    reading.set("meta_init", True, implied=True)
+    reading.set("frees_logits", True, implied=True)
+    check_titan(reading)
+
+
+def _degrees(reading: Reading, titan: Titan) -> None:
+    for name, spellings in _DEGREES.items():
+        entry = titan.find(*spellings)
+        if entry is None:
+            default = -1 if name == "dp_shard" else 1
+            reading.set(name, default, implied=True)
+            continue
+        number = reading.integer(entry, settles=name, minimum=-1)
+        reading.set(name, number, entry)
+    tp = reading.get("tp")
+    if tp is not None and tp > 1:
+        off = titan.find("disable_loss_parallel", "enable_loss_parallel")
+        flag = as_flag(off.value) if off is not None else None
+        on = (
+            True
+            if off is None or flag is None
+            else flag is (off.name.rsplit(".", 1)[-1] == "enable_loss_parallel")
+        )
+        reading.set("loss_parallel", on, off, implied=off is None)
+        sequence = titan.find("enable_sequence_parallel")
+        is_sequence = as_flag(sequence.value) is not False if sequence is not None else True
+        reading.set("sequence_parallel", is_sequence, sequence, implied=sequence is None)
+    pp = reading.get("pp")
+    schedule = titan.find("pipeline_parallel_schedule")
+    word = (as_word(schedule.value) or "").lower() if schedule is not None else ""
+    if pp is not None and pp > 1:
+        kind = _SCHEDULES.get(word, None if word else Schedule.ONE_F_ONE_B)
+        if kind is None and schedule is not None:
+            reading.leave_open(
+                "the pipeline schedule", f"`{word[:40]}` is not known here", settles="schedule"
+            )
+        reading.set("schedule", kind, schedule, implied=schedule is None)
+        if kind in (Schedule.INTERLEAVED, Schedule.ZBV):
+            reading.set("virtual_stages", 2, implied=True)
+    shown = [
+        f"{words} {'the rest' if reading.get(name) == -1 else reading.get(name)}"
+        for name, words in (
+            ("pp", "PP"), ("dp_replicate", "replicas"), ("dp_shard", "shard"), ("cp", "CP"), ("tp", "TP"), ("ep", "EP"),
+        )
+        if reading.get(name) not in (None, 1) or name in ("tp", "dp_shard")
+    ]  # fmt: skip
+    entries = [titan.find(*spellings) for spellings in _DEGREES.values()]
+    reading.say("mesh", " x ".join(shown), *entries)
+
+
+def _ranks(reading: Reading) -> None:
+    product = 1
+    for name in ("pp", "dp_replicate", "cp", "tp"):
+        product *= reading.get(name) or 1
+    shard = reading.get("dp_shard")
+    if shard is not None and shard > 0:
+        total = product * shard
+        reading.set("world_size", total, reading.keys.get("dp_shard"), implied=True)
+        reading.say(
+            "ranks",
+            f"the degrees demand exactly {total} rank{'s' if total > 1 else ''}",
+            reading.keys.get("dp_shard"),
+        )
+        return
+    multiple = f", a multiple of {product}" if product > 1 else ""
+    reading.leave_open(
+        "the number of ranks",
+        f"the launcher gives it{multiple}: the shard degree is -1, which takes the ranks that are left",
+        settles="world_size",
+    )
+
+
+def _strategy(reading: Reading, titan: Titan) -> None:
+    shard, replicas = reading.get("dp_shard"), reading.get("dp_replicate")
+    kind = titan.find("data_parallel_type")
+    is_ddp = kind is not None and (as_word(kind.value) or "").lower() == "ddp"
+    if shard is None:
+        return
+    implied = "dp_shard" in reading.implied
+    key = reading.keys.get("dp_shard")
+    if is_ddp or (shard == 1 and replicas is not None and replicas > 1):
+        reading.set("strategy", DataParallel.DDP, key or kind)
+        reading.say("strategy", "DDP: every rank keeps the whole of its part of the model", key, kind)
+        return
+    if shard == 1:
+        reading.set("strategy", DataParallel.NONE, key, implied=implied)
+        reading.say("strategy", "no data parallelism", key)
+        return
+    reading.set("strategy", DataParallel.FSDP, key, implied=implied)
+    hybrid = f", {replicas} replicas (HSDP)" if replicas is not None and replicas > 1 else ""
+    reading.say(
+        "strategy",
+        f"FSDP2 over {'the ranks that are left' if shard == -1 else f'{shard} ranks'}{hybrid}",
+        key,
+    )
+    _reshard(reading, titan)
+    offload = titan.at("training", "enable_cpu_offload")
+    if offload is not None and as_flag(offload.value):
+        reading.set("offload_params", Offload.CPU, offload)
+        reading.set("offload_optimizer", Offload.CPU, offload)
+        reading.say("offload", "parameters, gradients and optimizer states in host memory", offload)
+
+
+def _reshard(reading: Reading, titan: Titan) -> None:
+    """`default`: parameters stay gathered between micro-batches of a pipeline, otherwise they are freed."""
+    entry = titan.find("fsdp_reshard_after_forward")
+    word = (as_word(entry.value) or "default").lower() if entry is not None else "default"
+    pp = reading.get("pp")
+    if word in ("always", "never"):
+        reading.set("reshard_after_forward", word == "always", entry)
+        if word == "never":
+            reading.say("strategy", "parameters stay gathered between forward and backward", entry)
+    elif pp is not None:
+        reading.set("reshard_after_forward", pp == 1, entry, implied=True)
+
+
+def _batch(reading: Reading, titan: Titan) -> None:
+    tokens = titan.at("training", "num_tokens_per_microbatch_per_dp_rank")
+    length = titan.at("training", "max_context_length", "seq_len")
+    sequence = reading.fill("seq_len", length)
+    local = titan.at("training", "local_batch_size", "batch_size")
+    if tokens is not None:
+        number = reading.integer(tokens, settles="micro_batch", minimum=1)
+        if number is not None and sequence:
+            micro, rest = divmod(number, sequence)
+            if rest:
+                reading.note(
+                    f"{number} tokens are {number / sequence:.2f} sequences of {sequence}; rounded up"
+                )
+            reading.set("micro_batch", micro + bool(rest), tokens)
+            reading.say(
+                "batch",
+                f"{number} tokens a micro-batch: {micro + bool(rest)} sequences of {sequence}",
+                tokens,
+                length,
+            )
+        _microbatches(reading, titan)
+    elif local is not None:
+        number = reading.integer(local, settles="micro_batch", minimum=1)
+        if number is not None:
+            _local_batch(reading, titan, number, local)
+    else:
+        reading.leave_open(
+            "the batch", "neither a batch size nor tokens of a micro-batch are given", settles="micro_batch"
+        )
+    whole = titan.at("training", "global_batch_size")
+    number = as_int(whole.value) if whole is not None else None
+    if number is not None and number > 0:
+        reading.set("global_batch", number, whole)
+    step = titan.at("training", "num_tokens_per_train_step")
+    number = as_int(step.value) if step is not None else None
+    if number is not None and number > 0 and sequence and number % sequence == 0:
+        reading.set("global_batch", number // sequence, step)
+
+
+def _local_batch(reading: Reading, titan: Titan, number: int, entry: Entry) -> None:
+    """A pipeline cuts the local batch into micro-batches; otherwise it is the micro-batch."""
+    pp = reading.get("pp")
+    if pp is None or pp <= 1:
+        reading.set("micro_batch", number, entry)
+        reading.say(
+            "batch", f"{number} sequence{'s' if number > 1 else ''} of each data-parallel rank", entry
+        )
+        return
+    size = titan.find("pipeline_parallel_microbatch_size")
+    count = titan.find("pipeline_parallel_microbatches")
+    if size is not None or count is None:
+        each = as_int(size.value) if size is not None else 1
+        each = each or 1
+    else:
+        each = max(1, number // (as_int(count.value) or pp))
+    reading.set("micro_batch", each, size or count or entry, implied=size is None and count is None)
+    reading.set("accumulation_steps", max(1, number // each), entry, implied=True)
+    reading.say(
+        "batch",
+        f"{number} sequences of each data-parallel rank, {each} at a time in the pipeline",
+        entry,
+        size,
+        count,
+    )
+
+
+def _microbatches(reading: Reading, titan: Titan) -> None:
+    pp = reading.get("pp")
+    count = titan.find("num_pp_microbatches")
+    if pp is not None and pp > 1 and count is not None:
+        reading.set("accumulation_steps", reading.integer(count, minimum=1), count)
+
+
+def _precision(reading: Reading, titan: Titan) -> None:
+    kept = titan.at("training", "dtype")
+    computed = titan.at("training", "mixed_precision_param")
+    kept_word = (as_word(kept.value) or "float32").lower() if kept is not None else "float32"
+    word = (as_word(computed.value) or "bfloat16").lower() if computed is not None else "bfloat16"
+    implied = kept is None and computed is None
+    if "16" in kept_word:
+        reading.set("precision", Precision.PURE16, kept)
+        reading.say("precision", f"parameters, gradients and states in {kept_word}", kept)
+        reading.dtype = "bf16" if "bf" in kept_word else "fp16"
+    elif "16" in word:
+        reading.set("precision", Precision.MIXED, computed, implied=implied)
+        reading.say("precision", f"fp32 parameters and states, computed in {word}", computed)
+        reading.dtype = "bf16" if "bf" in word else "fp16"
+    else:
+        reading.set("precision", Precision.FP32, computed)
+        reading.say("precision", "fp32 throughout", computed)
+        reading.dtype = "fp32"
+
+
+def _converters(reading: Reading, titan: Titan) -> None:
+    """float8, MXFP8 and NVFP4 change the type of matrix products; parameters and states keep their size."""
+    found: list[tuple[str, Entry]] = []
+    for entry in walk(titan.root):
+        leaf = entry.name.rsplit(".", 1)[-1]
+        if leaf == "converters" and isinstance(entry.value, tuple):
+            found += [(_called(each), each) for each in entry.value]
+        elif (leaf == "enable_float8_linear" and as_flag(entry.value)) or (
+            leaf == "fp8_linear" and as_word(entry.value)
+        ):
+            found.append(("float8", entry))
+    low = [
+        (name, entry)
+        for name, entry in found
+        if any(word in name.lower() for word in ("float8", "fp8", "mx", "fp4"))
+    ]
+    if low:
+        reading.set("fp8", True, low[0][1])
+        names = ", ".join(dict.fromkeys(name for name, _ in low))
+        reading.say(
+            "precision",
+            f"{names}: matrix products in fewer bits; parameters, gradients and optimizer states keep their size",
+            low[0][1],
+        )
+    for name, entry in found:
+        if "lora" in name.lower() and isinstance(entry.value, Section):
+            rank = as_int(entry.value.entries["rank"].value) if "rank" in entry.value else None
+            reading.set("adapter", Adapter(rank=rank or 8), entry)
+            reading.say("model", f"LoRA of rank {rank or 8} on frozen weights", entry)
+
+
+def _called(entry: Entry) -> str:
+    if isinstance(entry.value, Section):
+        call = entry.value.get(CALL)
+        return (as_word(call.value) or "").removesuffix(".Config") if call is not None else ""
+    return as_word(entry.value) or ""
+
+
+def _optimizer(reading: Reading, titan: Titan) -> None:
+    entry = titan.at("optimizer", "name")
+    word = (as_word(entry.value) or "AdamW").lower() if entry is not None else "adamw"
+    kinds = {"adam": Optimizer.ADAMW, "adamw": Optimizer.ADAMW, "muon": Optimizer.MUON, "sgd": Optimizer.SGD}
+    called = titan.at("optimizer", CALL)
+    call = (as_word(called.value) or "") if called is not None else ""
+    if "muon" in call.lower():
+        word = "muon"
+    kind = kinds.get(word)
+    if kind is None:
+        reading.leave_open("the optimizer", f"`{word[:40]}` is not known here", settles="optimizer")
+    reading.set("optimizer", kind, entry or called, implied=entry is None and called is None)
+    how = titan.at("optimizer", "implementation")
+    fused = titan.at("optimizer", "fused")
+    loops = {
+        "fused": OptimizerLoop.FUSED,
+        "foreach": OptimizerLoop.FOREACH,
+        "for-loop": OptimizerLoop.FOR_LOOP,
+    }
+    if how is not None:
+        reading.set("optimizer_loop", loops.get((as_word(how.value) or "").lower()), how)
+    elif fused is not None:
+        reading.set(
+            "optimizer_loop", OptimizerLoop.FUSED if as_flag(fused.value) else OptimizerLoop.FOREACH, fused
+        )
+    elif titan.root.section("parallelism") or called is not None:
+        reading.set(
+            "optimizer_loop", OptimizerLoop.FUSED, implied=True
+        )  # `implementation: "fused"` since 2025
+    early = titan.at("optimizer", "early_step_in_backward")
+    if (early is not None and as_flag(early.value)) or "InBackward" in call:
+        reading.note(
+            "the optimizer steps within the backward pass and frees gradients early: less memory than computed here"
+        )
+
+
+def _activations(reading: Reading, titan: Titan) -> None:
+    section = titan.root.section("activation_checkpoint")
+    whole = titan.root.get("activation_checkpoint")
+    if whole is not None and whole.value is None:
+        reading.set("checkpointing", Checkpointing.NONE, whole)
+        reading.say("activations", "all are kept", whole)
+        return
+    called = section.get(CALL)
+    name = (as_word(called.value) or "") if called is not None else ""
+    if "MemoryBudget" in name:
+        budget = section.get("memory_budget") or section.get("budget")
+        reading.leave_open(
+            "which activations are kept",
+            f"the compiler decides within a memory budget{f' of {as_word(budget.value)}' if budget is not None else ''}",
+            settles="checkpointing",
+            how_to="`--checkpointing none` and `--checkpointing full` bound it",
+        )
+        return
+    if name.split(".")[0] in ("FullAC", "SelectiveAC"):
+        kind = Checkpointing.FULL if name.startswith("Full") else Checkpointing.SELECTIVE
+        reading.set("checkpointing", kind, whole)
+        reading.say(
+            "activations",
+            "all layers are computed again"
+            if kind is Checkpointing.FULL
+            else "chosen operations are kept, the rest is computed again",
+            whole,
+        )
+        return
+    mode = section.get("mode")
+    if mode is None:
+        reading.set("checkpointing", Checkpointing.SELECTIVE, implied=True)
+        return
+    word = (as_word(mode.value) or "").lower()
+    if word == "memory_budget":
+        reading.leave_open(
+            "which activations are kept",
+            "the compiler decides within a memory budget",
+            settles="checkpointing",
+        )
+        return
+    if template_in(mode.value) or word not in _CHECKPOINTING:
+        reading.leave_open(
+            "activation_checkpoint.mode", f"`{word[:40]}` is not known here", settles="checkpointing"
+        )
+        return
+    _mode(reading, section, mode, _CHECKPOINTING[word])
+
+
+def _mode(reading: Reading, section: Section, mode: Entry, kind: Checkpointing) -> None:
+    option = section.get("selective_ac_option")
+    every = as_int(option.value) if option is not None else None
+    if kind is Checkpointing.SELECTIVE and every is not None and every > 0:
+        reading.set("checkpointing", Checkpointing.FULL, mode)
+        layers = _layers_of_stage(reading)
+        if layers is not None:
+            reading.set("checkpoint_layers", layers // every, option)
+        reading.say(
+            "activations",
+            f"one layer in {every} is computed again" if every > 1 else "every layer is computed again",
+            mode,
+            option,
+        )
+        return
+    reading.set("checkpointing", kind, mode)
+    words = {
+        Checkpointing.NONE: "all are kept",
+        Checkpointing.FULL: "all layers are computed again",
+        Checkpointing.SELECTIVE: "chosen operations are kept, the rest is computed again",
+    }
+    reading.say("activations", words[kind], mode, option if kind is Checkpointing.SELECTIVE else None)
+
+
+def _layers_of_stage(reading: Reading) -> int | None:
+    model, pp = reading.get("model"), reading.get("pp")
+    if model is None or model.shape is None or not pp or pp < 1:
+        return None
+    layers: int = model.shape.num_layers // pp
+    return layers
+
+
+def _loss(reading: Reading, titan: Titan) -> None:
+    entry = titan.root.get("loss")
+    if entry is None:
+        return
+    name = _called(entry)
+    if "Chunked" in name:
+        reading.set("fused_loss", True, entry)
+        reading.say("loss", "computed in chunks: all logits are never held at once", entry)
+    elif "CrossEntropy" in name:
+        reading.set("fused_loss", False, entry)
+
+
+def _compile(reading: Reading, titan: Titan) -> None:
+    entry = titan.at("compile", "enable") or titan.at("training", "compile")
+    on = as_flag(entry.value) if entry is not None else None
+    if entry is None or on is None:
+        return
+    components = titan.at("compile", "components")
+    parts = (
+        [as_word(each.value) for each in components.value]
+        if components is not None and isinstance(components.value, tuple)
+        else ["model"]
+    )
+    reading.set("compiled", on and "model" in parts, entry)
+    if on:
+        reading.say(
+            "compile", f"torch.compile of {' and '.join(part for part in parts if part)}", entry, components
+        )
