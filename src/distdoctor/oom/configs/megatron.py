@@ -68,7 +68,10 @@ def read_megatron(reading: Reading, flags: Flags) -> None:
     read_deepspeed(reading, flags)
     _open_points(reading, flags)
     for point in opens:
-        if not (point.settles == "model" and "model" in hidden):
+        if point.what == "vocabulary":
+            # No `settles`: the model's other sizes are known, and this must not look settled by them.
+            reading.leave_open("the vocabulary", point.why, how_to="`--vocab-size N`, or `--model …`")
+        elif not (point.settles == "model" and "model" in hidden):
             reading.leave_open(point.what, point.why, settles=point.settles)
     for reason in found.not_covered:
         reading.note(f"memory is not computed for this job: {reason}")

@@ -174,8 +174,11 @@ def _model(nemo: _Nemo) -> None:
     published = with_published_vocabulary(model)
     if published is None:
         for point in found.open_points:
+            # No `settles`: the model's other sizes are known, and this must not look settled by them.
             reading.leave_open(
-                point.what, "it is that of the tokenizer, whose file is not here", settles="model"
+                f"the {point.what}",
+                "it is that of the tokenizer, whose file is not here",
+                how_to="`--vocab-size N`, or `--model …`",
             )
     else:
         reading.note(published.notes[-1])

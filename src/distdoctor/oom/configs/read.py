@@ -49,6 +49,11 @@ CONFIG_READERS: tuple[ConfigReader, ...] = (
     ConfigReader(name="Hugging Face trainer arguments", module=f"{_HERE}.hf_trainer"),
     ConfigReader(name="model config.json", module=f"{_HERE}.hf_model"),
     ConfigReader(name="Megatron-LM script", module=f"{_HERE}.megatron_script"),
+    ConfigReader(name="Megatron-LM YAML", module=f"{_HERE}.megatron_yaml"),
+    ConfigReader(name="Megatron-Bridge YAML", module=f"{_HERE}.megatron_bridge"),
+    ConfigReader(name="NeMo YAML", module=f"{_HERE}.nemo"),
+    ConfigReader(name="TorchTitan TOML", module=f"{_HERE}.torchtitan_toml"),
+    ConfigReader(name="TorchTitan Python", module=f"{_HERE}.torchtitan_python"),
     ConfigReader(name="launch script", module=f"{_HERE}.launch_script"),
 )
 
@@ -63,6 +68,7 @@ def read_config(path: str) -> LaunchConfig:
 
 def read_config_text(path: str, text: str) -> LaunchConfig:
     """What the configuration in `text` says; `path` is what the report calls it."""
+    text = text.lstrip("\ufeff")
     best = best_reader(path, text)
     if best is None:
         name = "standard input" if path == STDIN else f"`{path}`"

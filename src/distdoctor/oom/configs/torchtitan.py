@@ -222,7 +222,7 @@ def _batch(reading: Reading, titan: Titan) -> None:
             reading.set("micro_batch", micro + bool(rest), tokens)
             reading.say(
                 "batch",
-                f"{number} tokens a micro-batch: {micro + bool(rest)} sequences of {sequence}",
+                f"{number} tokens a micro-batch: {micro + bool(rest)} x {sequence}",
                 tokens,
                 length,
             )
