@@ -19,7 +19,7 @@ from distdoctor.oom.local import LocalModel
 from distdoctor.oom.megatron_details import MegatronDetails
 from distdoctor.oom.settings import DataParallel, Precision
 from distdoctor.oom.strategies.base import WHOLE, Shares, States, Strategy, amount, state_amounts
-from distdoctor.oom.strategies.megatron_activations import activations_of
+from distdoctor.oom.strategies.megatron_activations import activations_of, left_over_amounts
 from distdoctor.oom.strategies.megatron_buffers import workspace_amounts
 from distdoctor.oom.strategies.megatron_layers import details_of
 
@@ -28,7 +28,11 @@ VOCABULARY_DIVISOR = 128
 
 
 def prepare(job: Job) -> Job:
-    """The job with Megatron's padded vocabulary."""
+    """The job with Megatron's padded vocabulary, and notes on what the formulas do not cover."""
+    reasons = job.said.megatron.not_covered if job.said.megatron is not None else ()
+    if reasons:
+        notes = tuple(f"not covered, so the real need differs: {reason}" for reason in reasons)
+        job = replace(job, notes=(*job.notes, *notes))
     if job.shape is None or not job.shape.vocab_size:
         return job
     divisor = job.said.vocab_divisor or VOCABULARY_DIVISOR
@@ -85,7 +89,7 @@ def states(local: LocalModel, job: Job) -> States:
         ),
         from_first_step=state_amounts(Category.OPTIMIZER, moments, local, shares, what="moments"),
         at_initialisation=_wrapping(local, parameter, masters) if is_sharded else (),
-        gradients_come_last=False,
+        at_step=left_over_amounts(local, job),
     )
 
 
@@ -108,6 +112,7 @@ def fsdp_states(local: LocalModel, job: Job) -> States:
         ),
         at_loss=whole,
         at_backward=whole + gradients,
+        at_step=left_over_amounts(local, job),
     )
 
 
@@ -130,9 +135,10 @@ def _gradient_bytes(job: Job, details: MegatronDetails, parameter: int) -> int:
 
 
 def _wrapping(local: LocalModel, parameter: int, masters: tuple[Amount, ...]) -> tuple[Amount, ...]:
-    """The distributed optimizer's buffer is filled from parameters that still live; the master copy comes later and
-    may be larger (`_ParamAndGradBuffer.__init__`)."""
-    num_bytes = parameter * local.numel - sum(each.num_bytes for each in masters)
+    """The distributed optimizer's buffer is filled from parameters that still live, chunk after chunk (taken as
+    equally large); the master copy comes later and may be larger (`_ParamAndGradBuffer.__init__`)."""
+    one_chunk = local.numel / max(1, len(local.virtual_stages))
+    num_bytes = parameter * one_chunk - sum(each.num_bytes for each in masters)
     if num_bytes <= 0:
         return ()
     return (

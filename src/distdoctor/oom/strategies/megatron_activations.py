@@ -52,6 +52,22 @@ def activations_of(local: LocalModel, job: Job) -> Activations:
     )
 
 
+def left_over_amounts(local: LocalModel, job: Job) -> tuple[Amount, ...]:
+    """What stays when a step is over: each chunk keeps the input that it received last (`set_input_tensor` in
+    transformer/transformer_block.py), and that tensor its gradient (`retain_grad` in pipeline_parallel/schedules.py).
+    While activations are there, these inputs are among them."""
+    if job.shape is None or job.mesh.pp == 1:
+        return ()
+    num_inputs = len(local.virtual_stages) - local.has_embedding
+    return (
+        Amount(
+            category=Category.COMMUNICATION,
+            num_bytes=2 * num_inputs * layer_input_bytes(job.shape, job),
+            how="the last input of each chunk, and its gradient",
+        ),
+    )
+
+
 def _layers(
     shape: ModelShape, local: LocalModel, job: Job, details: MegatronDetails, counts: tuple[int, ...]
 ) -> float:

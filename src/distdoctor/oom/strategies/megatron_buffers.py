@@ -35,25 +35,19 @@ def workspace_amounts(local: LocalModel, job: Job) -> tuple[Amount, ...]:
     ]
     if shape is None:
         return tuple(amounts)
-    gathered = 0.0
-    if job.sequence_parallel and local.has_output:
-        gathered = gathered_sequence_bytes(job.tokens, shape.hidden_size)
+    # One buffer serves all of these (`GlobalMemoryBuffer`, megatron/core/utils.py); it grows to the largest.
+    buffers = {"the buffer that gathers a sequence": 0.0}
+    if job.sequence_parallel and (local.has_output or not details.uses_transformer_engine):
+        buffers["the buffer that gathers a sequence"] = gathered_sequence_bytes(job.tokens, shape.hidden_size)
     if has_experts and details.dispatcher is Dispatcher.ALLGATHER:
-        gathered = max(
-            gathered,
-            gathered_experts_bytes(sequence_tokens(job), shape.hidden_size, ranks=mesh.ep * mesh.etp),
-        )
-    if gathered:
-        amounts.append(
-            Amount(
-                category=Category.COMMUNICATION, num_bytes=gathered, how="the buffer that gathers a sequence"
-            )
+        buffers["the buffer that gathers tokens for experts"] = gathered_experts_bytes(
+            sequence_tokens(job), shape.hidden_size, ranks=mesh.ep * mesh.etp
         )
     if not details.uses_transformer_engine:
-        scores = scores_buffer_bytes(
+        buffers["the buffer behind attention scores"] = scores_buffer_bytes(
             micro_batch=job.micro_batch, local_heads=shape.num_heads / mesh.tp, seq_len=job.seq_len / mesh.cp
         )
-        amounts.append(
-            Amount(category=Category.TEMPORARIES, num_bytes=scores, how="the buffer behind attention scores")
-        )
+    how, num_bytes = max(buffers.items(), key=lambda each: each[1])
+    if num_bytes:
+        amounts.append(Amount(category=Category.COMMUNICATION, num_bytes=num_bytes, how=how))
     return tuple(amounts)
