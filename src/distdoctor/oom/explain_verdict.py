@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from distdoctor.oom.explain_cause import Cause
+from distdoctor.oom.explain_cause import Cause, Judged
 from distdoctor.oom.explain_words import FAULT_OF, cause_title, phase_words, rank_words
 from distdoctor.oom.explained import Explained, is_consequence
 from distdoctor.report.model import Confidence, Report, Severity, Status, Verdict
@@ -37,7 +37,7 @@ def explain_verdict(report: Report, facts: Explained) -> Verdict:
     ordered = [lead, *(each for each in group if each is not lead)]
     parts = [
         _what_happened(facts, len(ordered)),
-        _OWNERS.get(lead.cause, "It is the job's own memory."),
+        _owner(lead),
         finding.explanation,
         _others_too(facts),
     ]
@@ -49,6 +49,13 @@ def explain_verdict(report: Report, facts: Explained) -> Verdict:
         cause_class=lead.cause.value,
         fault=FAULT_OF[lead.cause],
     )
+
+
+def _owner(lead: Judged) -> str:
+    """Whose it is, where the evidence decides."""
+    if lead.confidence is Confidence.LOW:
+        return "A lead, not a proof: the evidence does not decide."
+    return _OWNERS.get(lead.cause, "It is the job's own memory.")
 
 
 def _without_finding(report: Report, facts: Explained, *, found: bool) -> Verdict:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from distdoctor.oom.explain_cause import Cause, Judged
-from distdoctor.oom.facts.events import Family, OomEvent, Phase
+from distdoctor.oom.facts.events import CACHING_ALLOCATORS, Family, OomEvent, Phase
 from distdoctor.report.model import Fault, GpuRef, Scope
 from distdoctor.units import GIB, KIB, MIB, fold_ints, format_bytes
 
@@ -55,6 +55,9 @@ _PHASE_WORDS = {
     Phase.SAVING: "while a checkpoint is saved",
     Phase.UNKNOWN: "",
 }
+
+
+_PHASE_IN_TITLE = {Phase.INITIALISATION: "at start", Phase.SAVING: "saving", Phase.UNKNOWN: ""}
 
 
 def size_words(num_bytes: int) -> str:
@@ -171,11 +174,12 @@ def cause_title(group: Sequence[Judged]) -> str:
     ):
         begin = "killed by SIGKILL, probably for host memory"
     if worst.cause is Cause.OTHER_PROCESS and worst.confidence.value == "low":
-        begin = "others may hold the GPU" if not worst.account.outside else begin
-    if worst.cause is Cause.CAPACITY and worst.event.family is Family.DNN:
-        begin = "the GPU is full when cuDNN needs its workspace"
+        known = worst.account.outside or worst.event.others
+        begin = begin if known else "the driver refused GPU memory and does not say who holds it"
+    if worst.cause is Cause.CAPACITY:
+        begin = _capacity_without_sizes(worst.event) or begin
     short = _short(worst)
-    phase = phase_words(worst.event.phase)
+    phase = _PHASE_IN_TITLE.get(worst.event.phase, worst.event.phase.value)
     whose = rank_words([each.event for each in group])
     for parts in ((short, phase, whose), (short, whose), (phase, whose), (whose,), (short,), ()):
         told = ", ".join(part for part in parts if part)
@@ -183,6 +187,17 @@ def cause_title(group: Sequence[Judged]) -> str:
         if len(title) <= MAX_TITLE:
             return title
     return begin[:MAX_TITLE]
+
+
+def _capacity_without_sizes(event: OomEvent) -> str | None:
+    """What is known where a message holds no sizes; None where it does."""
+    if event.family is Family.DNN:
+        return "the GPU is full when cuDNN needs its workspace"
+    if event.family is Family.DRIVER:
+        return "the driver refused GPU memory and does not say who holds it"
+    if event.family in CACHING_ALLOCATORS and event.total_bytes is None:
+        return "GPU memory ran out; the message was cut before its sizes"
+    return None
 
 
 def _short(judged: Judged) -> str:

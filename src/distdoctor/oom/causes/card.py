@@ -20,7 +20,8 @@ from distdoctor.units import GIB
 OTHERS_SHARE = 0.1
 
 # Memory of this process beside PyTorch's pool that is more than contexts and communicators take. Our own thresholds.
-NON_TORCH_SHARE = 0.15
+NON_TORCH_SHARE = 0.1
+CLEARLY_NON_TORCH_SHARE = 0.15
 
 NON_TORCH_BYTES = 3 * GIB
 
@@ -160,14 +161,17 @@ def _others(event: OomEvent, account: Account, hints: Hints) -> Verdict | None:
     if account.non_torch is not None and account.process is not None:
         too_much = max(NON_TORCH_BYTES, round(NON_TORCH_SHARE * total))
         if account.non_torch >= too_much and account.non_torch >= shortfall:
-            return Cause.NON_TORCH, Confidence.HIGH, "this process holds that much beside PyTorch's pool"
+            why = "this process holds more beside PyTorch's pool than what is missing"
+            if account.non_torch >= CLEARLY_NON_TORCH_SHARE * total:
+                return Cause.NON_TORCH, Confidence.HIGH, why
+            return Cause.NON_TORCH, Confidence.MEDIUM, why, Cause.CAPACITY
         return None
     if account.outside is None or account.others_bytes is not None:
         return None
     allowance = overhead_allowance(total)
     beyond = account.outside - allowance
     if event.family is Family.CUDA_ASYNC:
-        if beyond >= 0 and account.outside >= max(NON_TORCH_SHARE * total, shortfall):
+        if beyond >= 0 and account.outside >= max(CLEARLY_NON_TORCH_SHARE * total, shortfall):
             return (
                 Cause.NON_TORCH,
                 Confidence.HIGH,

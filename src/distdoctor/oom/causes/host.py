@@ -132,13 +132,11 @@ def _driver(event: OomEvent) -> Verdict | None:
                     Confidence.MEDIUM,
                     f"refused in `{frame.function}`, before this process holds anything on the GPU: others fill it, or every rank uses GPU 0",
                 )
-    if event.phase in (Phase.UNKNOWN,) and not event.frames:
-        return None
-    if event.phase is Phase.INITIALISATION:
+    if at_start and not (event.steps_before or 0):
         return (
             Cause.OTHER_PROCESS,
             Confidence.LOW,
-            "refused by the driver during initialisation; the message holds no sizes",
+            "refused by the driver outside PyTorch's pool, with no step seen before; the message holds no sizes",
             Cause.CAPACITY,
         )
     return Cause.CAPACITY, Confidence.LOW, "refused by the driver; the message holds no sizes"

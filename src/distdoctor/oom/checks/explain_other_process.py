@@ -43,8 +43,8 @@ def _explanation(judged: Judged) -> str:
         )
     if judged.event.family is Family.DRIVER:
         return (
-            "The driver refused memory before this process held any: another process fills the GPU, or all ranks of the host "
-            "use one GPU. The message does not say which; the commands below do."
+            "The driver refused memory outside PyTorch's pool, as far as is seen before this process held any: another process fills the "
+            "GPU, or all ranks of the host use one GPU. The message does not say which; the commands below do."
         )
     if not judged.account.others and judged.event.family is not Family.SERVER:
         return (

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from distdoctor.oom.facts.events import Bogus, Family, OtherProcess
 from distdoctor.oom.messages.draft import Draft
 from distdoctor.oom.messages.lines import LogLine
-from distdoctor.oom.messages.sizes import ABSURD_BYTES, SIZE, parse_size, size_in
+from distdoctor.oom.messages.sizes import ABSURD_BYTES, parse_size, size_in
 from distdoctor.units import GIB
 
 # A message of today is one line of 600 characters; wrapped at 40 columns these are 20 lines.
@@ -27,27 +27,37 @@ _FAMILIES = {"CUDA": Family.CUDA, "HIP": Family.HIP, "XPU": Family.XPU, "NPU": F
 START = re.compile(
     r"\b(?P<device>CUDA|HIP|XPU|NPU|MUSA|MLU|GCU|MACA|SDAA|HPU|PrivateUse\w*) out of memory\b(?P<more>\.?\s*Tried to allocate)?"
 )
+_BEGINS = re.compile(r"\b(?:CUDA|HIP|XPU|NPU) o[a-z ]{0,11}$")
 _RAISED = re.compile(r"(?:Error|Exception|error)\W{0,4}(?:\(?['\"])?$|^\W*$")
 _END = re.compile(
-    r"reserved (?:in total )?by PyTorch(?: but unallocated)?|reserved in total|\bcached\)|1EB memory|unoccupied cached"
+    r"reserved(?:intotal)?byPyTorch(?:butunallocated)?|reservedintotal|\dBcached\)|Bcached\)|1EBmemory|unoccupiedcached"
 )
 _BOUNDARY = re.compile(
     r'Traceback \(most recent|^\s*File "|^\s*frame #|out of memory\b.*Tried|^\s*$|^(?:Exception raised|During handling)'
 )
 
-_REQUEST = re.compile(r"Tried to allocate " + SIZE)
-_MORE_THAN_EB = re.compile(r"Tried to allocate more than 1\s?EB")
-_GPU = re.compile(r"(?:\(|\b)(?:GPU|NPU|XPU|MUSA|MLU|GCU|HPU|device|Device)[ :]*(\d{1,4})(?:;| has a total)")
-_TOTAL = re.compile(SIZE + r" total capacity|total capac?i?ty of " + SIZE)
-_FREE = re.compile(SIZE + r" free\b|of which " + SIZE + r" is free")
-_ALLOCATED = re.compile(SIZE + r" already allocated|allocated memory " + SIZE + r" is allocated by")
-_RESERVED_TOTAL = re.compile(SIZE + r" reserved in total")
-_CACHED = re.compile(SIZE + r" cached\b")
-_UNALLOCATED = re.compile(SIZE + r" is reserved by PyTorch")
-_THIS_PROCESS = re.compile(r"this process has " + SIZE)
-_PROCESS = re.compile(r"\bProcess (\d+) has " + SIZE)
-_ALLOWED = re.compile(SIZE + r" allowed\b")
-_PRIVATE = re.compile(r"with " + SIZE + r" allocated in private pools")
+# Fields are looked for in the message without any white space: wherever it was wrapped, it reads the same.
+_SQUEEZED_SIZE = r"(\d[\d.,']*)(bytes?|[KMGTPE]i?B|B)"
+
+
+def _field(words: str) -> re.Pattern[str]:
+    """A pattern over squeezed text; `SIZE` stands for a size, white space for nothing."""
+    return re.compile(words.replace(" ", "").replace("SIZE", _SQUEEZED_SIZE))
+
+
+_REQUEST = _field(r"Tried to allocate SIZE")
+_MORE_THAN_EB = _field(r"Tried to allocate more than 1 EB")
+_GPU = _field(r"(?:GPU|NPU|XPU|MUSA|MLU|GCU|HPU|device|Device):? (\d{1,4})(?:;| has a total)")
+_TOTAL = _field(r"SIZE total capacity | total capac?i?ty of SIZE")
+_FREE = _field(r"SIZE free | of which SIZE is free")
+_ALLOCATED = _field(r"SIZE already allocated | allocated memory SIZE is allocated by")
+_RESERVED_TOTAL = _field(r"SIZE reserved in total")
+_CACHED = _field(r"SIZE cached")
+_UNALLOCATED = _field(r"SIZE is reserved by PyTorch")
+_THIS_PROCESS = _field(r"this process has SIZE")
+_PROCESS = _field(r"Process (\d+) has SIZE")
+_ALLOWED = _field(r"SIZE allowed;")
+_PRIVATE = _field(r"with SIZE allocated in private pools")
 
 # (2^64 - 1) bytes and its neighbours: "not set" printed as a number.
 _UNSET_BYTES = 1 << 62
@@ -58,7 +68,7 @@ def read(lines: Sequence[LogLine], at: int) -> Draft | None:
     text = lines[at].text
     match = START.search(text)
     if match is None:
-        return None
+        return _cut_at_its_start(lines, at)
     after = text[match.end() : match.end() + 60]
     # Words of advice ("to avoid CUDA out of memory, …") are no event.
     is_raised = bool(_RAISED.search(text[: match.start()])) and not re.match(
@@ -75,6 +85,22 @@ def read(lines: Sequence[LogLine], at: int) -> Draft | None:
     return draft
 
 
+def _cut_at_its_start(lines: Sequence[LogLine], at: int) -> Draft | None:
+    """A message whose first words stand on two lines ("CUDA out of m", "emory. Tried to allocate")."""
+    if at + 1 >= len(lines) or not _BEGINS.search(lines[at].text) or lines[at + 1].origin != lines[at].origin:
+        return None
+    first, second = lines[at], lines[at + 1]
+    for glue in ("", " "):
+        whole = LogLine(first.number, first.origin, f"{first.text}{glue}{second.text.lstrip()}")
+        match = START.search(whole.text)
+        if match is not None and match.start() < len(first.text):
+            draft = read([whole, *lines[at + 2 :]], 0)
+            if draft is not None:
+                draft.num_lines += 1
+            return draft
+    return None
+
+
 def _next_tells(lines: Sequence[LogLine], at: int, after: str) -> bool:
     """A line that was cut right before, or within, "Tried to allocate"."""
     if after.strip(" .") not in ("", "Tried", "Tried to", "Tri", "Tr", "T"):
@@ -83,28 +109,22 @@ def _next_tells(lines: Sequence[LogLine], at: int, after: str) -> bool:
 
 
 def _joined(lines: Sequence[LogLine], at: int, start: int) -> tuple[str, int]:
-    """The message on one line, and how many lines it took. Words cut in two are joined when that reads more."""
+    """The message on one line, and how many lines it took."""
     first = lines[at].text[start:]
     parts, taken = [first], 1
     for index in range(at + 1, min(len(lines), at + _MAX_LINES)):
-        if _END.search(" ".join(parts)) or sum(map(len, parts)) > _MAX_CHARACTERS:
+        if _END.search("".join("".join(parts).split())) or sum(map(len, parts)) > _MAX_CHARACTERS:
             break
         line = lines[index]
         if line.origin != lines[at].origin or _BOUNDARY.search(line.text):
             break
         parts.append(line.text.strip())
         taken += 1
-    spaced, tight = " ".join(parts), "".join(parts)
-    text = tight if taken > 1 and _num_fields(tight) > _num_fields(spaced) else spaced
-    return text[:_MAX_CHARACTERS], taken
+    return " ".join(parts)[:_MAX_CHARACTERS], taken
 
 
-def _num_fields(text: str) -> int:
-    patterns = (_REQUEST, _GPU, _TOTAL, _FREE, _ALLOCATED, _RESERVED_TOTAL, _UNALLOCATED, _THIS_PROCESS)
-    return sum(pattern.search(text) is not None for pattern in patterns)
-
-
-def _fill(draft: Draft, text: str) -> None:
+def _fill(draft: Draft, message: str) -> None:
+    text = "".join(message.split())
     draft.requested_bytes = size_in(_REQUEST, text)
     if match := _GPU.search(text):
         draft.gpu = int(match[1])
