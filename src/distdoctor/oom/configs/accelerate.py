@@ -7,13 +7,14 @@ utils/launch.py (`num_processes` is the total; each machine starts num_processes
 from __future__ import annotations
 
 import re
+from itertools import islice
 
 from distdoctor.oom.configs.accelerate_engines import read_deepspeed_plugin, read_megatron_plugin
 from distdoctor.oom.configs.accelerate_mesh import read_parallelism
 from distdoctor.oom.configs.accelerate_nodes import read_nodes
 from distdoctor.oom.configs.fsdp import option, read_fsdp, version_of
 from distdoctor.oom.configs.json_text import read_json
-from distdoctor.oom.configs.near_names import near_name
+from distdoctor.oom.configs.near_names import MAX_KEYS, near_name
 from distdoctor.oom.configs.reading import Reading
 from distdoctor.oom.configs.tree import Section, repeated
 from distdoctor.oom.configs.values import as_flag, as_word
@@ -64,7 +65,8 @@ _GPU_TYPES = (
 
 def sniff(path: str, text: str) -> float:  # noqa: ARG001 - readers share one signature
     """How much this looks like accelerate's configuration: 0 to 1."""
-    keys = set(re.findall(r"^[ ]{0,4}\"?(\w+)\"?[ ]*:", text, re.MULTILINE))
+    pattern = r'"(\w+)"\s*:' if text.lstrip().startswith("{") else r"^[ ]{0,4}\"?(\w+)\"?[ ]*:"
+    keys = set(re.findall(pattern, text, re.MULTILINE))
     if "apiVersion" in keys or "base_model" in keys or "model_name_or_path" in keys:
         return 0.0
     if "distributed_type" in keys:
@@ -122,7 +124,7 @@ def _root(reading: Reading, path: str, text: str) -> Section:
 def _keys(reading: Reading, root: Section) -> None:
     for entry in repeated(root):
         reading.note(f"`{entry.name}` stands twice; the last one counts (line {entry.line} does not)")
-    for key, entry in root.entries.items():
+    for key, entry in islice(root.entries.items(), MAX_KEYS):
         meant = near_name(key, _KNOWN)
         if key not in _KNOWN and (meant or not key.startswith("_")):
             reading.defect(

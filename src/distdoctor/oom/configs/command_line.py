@@ -24,6 +24,8 @@ class Launcher(str, Enum):
     DEEPSPEED = "deepspeed"
     MPI = "mpirun"
     SRUN = "srun"
+    OWN = "a command of the framework"
+    """`llamafactory-cli train`, `axolotl train`, `trl sft`, `swift sft`: they start torchrun themselves."""
     PYTHON = "python"
 
 
@@ -101,8 +103,10 @@ _SWITCHES = {
             "container_mount_home",
         }
     ),
+    Launcher.OWN: frozenset(),
     Launcher.PYTHON: frozenset({"u", "i", "b", "e", "s", "o", "oo"}),
 }
+_OWN_COMMANDS = frozenset({"llamafactory-cli", "lmf", "axolotl", "trl", "swift", "megatron"})
 # mpirun: `-x NAME=value`, `--mca name value`.
 _TWO_VALUES = frozenset({"mca", "gmca"})
 
@@ -190,6 +194,10 @@ def _launcher_at(words: Sequence[Entry], place: int) -> tuple[Launcher | None, i
         return Launcher.MPI, 1
     if name == "srun":
         return Launcher.SRUN, 1
+    if (name, *following[:1]) in (("tune", "run"), ("colossalai", "run")):
+        return Launcher.TORCHRUN, 2
+    if name in _OWN_COMMANDS and following[:1] and not following[0].startswith("-"):
+        return Launcher.OWN, 1
     if re.fullmatch(r"python[\d.]*|python3|\$\{?PYTHON\}?", name):
         for at, word in enumerate(following):
             if word == "-m" and following[at + 1 : at + 2]:

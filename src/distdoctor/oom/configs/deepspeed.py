@@ -8,12 +8,13 @@ optimizers refuse ZeRO), runtime/zero/config.py (keys and defaults).
 from __future__ import annotations
 
 import re
+from itertools import islice
 
 from distdoctor.oom.configs.deepspeed_batch import read_batch
 from distdoctor.oom.configs.deepspeed_keys import OFFLOAD, ONLY_STAGE_3, ROOT, SIXTEEN_BIT, ZERO
 from distdoctor.oom.configs.host_memory import say_offload
 from distdoctor.oom.configs.json_text import read_json
-from distdoctor.oom.configs.near_names import near_name
+from distdoctor.oom.configs.near_names import MAX_KEYS, near_name
 from distdoctor.oom.configs.optimizers import named_optimizer
 from distdoctor.oom.configs.reading import Reading
 from distdoctor.oom.configs.tree import Entry, Section, repeated
@@ -527,7 +528,7 @@ def _slow(reading: Reading, root: Section) -> None:
 
 
 def _names(reading: Reading, root: Section) -> None:
-    for key, entry in root.entries.items():
+    for key, entry in islice(root.entries.items(), MAX_KEYS):
         meant = near_name(key, ROOT)
         if key in ("stage", "offload_optimizer", "offload_param", "overlap_comm"):
             _misplaced(reading, entry, key, "zero_optimization")
@@ -541,7 +542,7 @@ def _names(reading: Reading, root: Section) -> None:
         (root.section("fp16"), SIXTEEN_BIT),
         (root.section("bf16"), SIXTEEN_BIT),
     ):
-        for key, entry in section.entries.items():
+        for key, entry in islice(section.entries.items(), MAX_KEYS):
             if key in known:
                 continue
             meant = near_name(key, known)

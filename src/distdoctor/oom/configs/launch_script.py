@@ -6,6 +6,7 @@ Which words a command gets is read by `shell.read_script` (variables, arrays, br
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from distdoctor.oom.configs.command_line import Launch, find_launch
 from distdoctor.oom.configs.launchers import read_launchers
@@ -59,17 +60,16 @@ def read(path: str, text: str) -> LaunchConfig:
     if len(launches) > 1:
         reading.note(f"{len(launches)} commands start Python; the one of line {command.line} was taken")
     _directives(reading, script)
-    read_launchers(reading, launch)
-    read_variables(
-        reading,
-        {
-            **{
-                name: Entry(name=name, value=each.value, line=each.line)
-                for name, each in script.variables.items()
-            },
-            **launch.variables,
+    variables = {
+        **{
+            name: Entry(name=name, value=each.value, line=each.line)
+            for name, each in script.variables.items()
         },
-    )
+        **launch.variables,
+    }
+    launch = replace(launch, variables=variables)
+    read_launchers(reading, launch)
+    read_variables(reading, variables)
     read_training_flags(reading, launch.arguments)
     read_trainer(reading, launch.arguments)
     _unset(reading, command)

@@ -27,6 +27,8 @@ def read_launchers(reading: Reading, launch: Launch, *, nodes: int | None = None
         _deepspeed(reading, launch.of(Launcher.DEEPSPEED))
     elif Launcher.MPI in launch.launchers:
         _mpi(reading, launch.of(Launcher.MPI))
+    elif Launcher.OWN in launch.launchers:
+        _own(reading, launch)
     elif Launcher.SRUN in launch.launchers:
         _srun(reading, launch.of(Launcher.SRUN))
 
@@ -252,6 +254,26 @@ def _mpi(reading: Reading, options: Section) -> None:
         reading.set("gpus_per_node", each, per_node)
         if number is not None and number % each == 0:
             reading.set("num_nodes", number // each, per_node, implied=True)
+
+
+def _own(reading: Reading, launch: Launch) -> None:
+    """LLaMA-Factory and ms-swift start torchrun with NNODES and NPROC_PER_NODE; without the latter on all GPUs."""
+    nodes_key, each_key = launch.variables.get("NNODES"), launch.variables.get("NPROC_PER_NODE")
+    nodes = reading.integer(nodes_key, settles="num_nodes", minimum=1, what="the number of nodes")
+    each = reading.integer(each_key, settles="gpus_per_node", minimum=1, what="ranks of a node")
+    reading.set("num_nodes", nodes, nodes_key)
+    reading.set("gpus_per_node", each, each_key)
+    if each is not None:
+        reading.set("world_size", (nodes or 1) * each, each_key)
+        reading.say(
+            "ranks", f"{nodes or 1} nodes x {each} ranks = {(nodes or 1) * each}", nodes_key, each_key
+        )
+    else:
+        reading.leave_open(
+            "the number of ranks",
+            "no NPROC_PER_NODE: the command takes all GPUs that it sees",
+            settles="world_size",
+        )
 
 
 def _srun(reading: Reading, options: Section) -> None:

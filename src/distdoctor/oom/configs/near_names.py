@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+# Of a section with more keys than this the first are looked at: no configuration of people has so many.
+MAX_KEYS = 400
+
 # Of two keys this alike one is nearly always a slip of the other (`zero_optimisation`); our own bound, on difflib's ratio.
 ALIKE = 0.84
 

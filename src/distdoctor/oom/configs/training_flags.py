@@ -7,12 +7,13 @@ is said.
 
 from __future__ import annotations
 
+from distdoctor.oom.configs.host_memory import say_offload
 from distdoctor.oom.configs.reading import Reading
 from distdoctor.oom.configs.trainer import SEQUENCE_KEYS
 from distdoctor.oom.configs.tree import Entry, Section
 from distdoctor.oom.configs.values import as_flag, as_int, as_word
 from distdoctor.oom.models.presets import find_preset, preset_names
-from distdoctor.oom.settings import Checkpointing, DataParallel
+from distdoctor.oom.settings import Checkpointing, DataParallel, Offload
 from distdoctor.oom.shape import Model, ModelShape
 
 _SHARDING = {
@@ -45,6 +46,7 @@ def read_training_flags(reading: Reading, args: Section) -> None:
         reading.set("strategy", strategy, sharding)
         reading.set("reshard_after_forward", reshard, sharding)
         reading.say("strategy", text, sharding)
+    _zero(reading, args)
     batch = args.first(
         "train_batch_size", "micro_batch_size", "batch_size_training", "batch_size_per_gpu", "micro_batch"
     )
@@ -70,6 +72,31 @@ def read_training_flags(reading: Reading, args: Section) -> None:
         reading.set("offload_activations", True, offload)
         reading.say("activations", "what the forward pass saves goes to host memory", offload)
     _shape(reading, args)
+
+
+_STAGES = {0: DataParallel.DDP, 1: DataParallel.ZERO1, 2: DataParallel.ZERO2, 3: DataParallel.ZERO3}
+
+
+def _zero(reading: Reading, args: Section) -> None:
+    """`--zero_stage 3 --offload`, as DeepSpeed's own examples have it."""
+    entry = args.first("zero_stage", "zero_stage_level")
+    stage = as_int(entry.value) if entry is not None else None
+    if stage not in _STAGES or reading.get("strategy") is not None:
+        return
+    reading.set("strategy", _STAGES[stage], entry)
+    reading.say("strategy", f"DeepSpeed ZeRO-{stage}, by the script's own option", entry)
+    offload = args.first("offload", "zero_offload")
+    if offload is not None and as_flag(offload.value):
+        reading.set("offload_optimizer", Offload.CPU, offload)
+        params = Offload.CPU if stage == 3 else None
+        reading.set("offload_params", params, offload)
+        say_offload(
+            reading,
+            params=params,
+            optimizer=Offload.CPU,
+            keys=(offload,),
+            bytes_per_param="16 to 18" if params else "12 to 16",
+        )
 
 
 def _shape(reading: Reading, args: Section) -> None:

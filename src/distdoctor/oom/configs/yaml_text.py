@@ -24,7 +24,8 @@ MAX_ENTRIES = 50_000
 MAX_DEPTH = 64
 MAX_DOCUMENTS = 200
 
-_MOUSTACHE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
+# Bounded, so that a file of opening braces is not searched through for each of them.
+_MOUSTACHE = re.compile(r"\{\{[^{}]{0,300}\}\}|\{%[^{}]{0,300}%\}")
 _LONE_TEMPLATE = re.compile(r"^[ \t]*(?:\{\{.*\}\}|\{%.*%\}|\$\{?\w+\}?)[ \t]*(?:#.*)?$", re.MULTILINE)
 # Plain scalars may not begin with these; templates of other tools do.
 _ODD_START = re.compile(r"^(\s*(?:- )?(?:[\w.\"'/-]+:|-)[ \t]+)([%@`][^\n#\"']*)", re.MULTILINE)
