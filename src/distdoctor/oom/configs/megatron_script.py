@@ -19,7 +19,7 @@ from distdoctor.oom.configs.shell_values import UnknownKind
 from distdoctor.oom.facts.launch import ConfigFamily, ConfigKey, Defect, LaunchConfig
 
 _FLAG = re.compile(r"--([a-z][\w-]{3,60})")
-_SCRIPT_START = re.compile(r"#!|#SBATCH\s", re.MULTILINE)
+_SCRIPT_START = re.compile(r"\s*#!|(?s:.{0,5000}?)^#SBATCH\s", re.MULTILINE)
 _PROGRAM = re.compile(r"\b(?:pretrain|finetune|train)_(?:gpt|mamba|t5|bert|vlm|llama|retro|hybrid)\w*\.py\b")
 _NOT_TRAINING = re.compile(
     r"preprocess|convert|checkpoint/|download|vllm|serve|inference|text_generation|tools/"
@@ -39,10 +39,13 @@ def sniff(path: str, text: str) -> float:
         return 0.0
     if path.endswith((".yaml", ".yml")) and re.search(r"^\s*MODEL_ARGS\s*:", text, re.MULTILINE):
         return 0.0
-    is_script = bool(_SCRIPT_START.search(text[:5000])) or path.endswith(
+    if re.search(r"^(?:apiVersion|kind)\s*:", text, re.MULTILINE):
+        return 0.0
+    is_script = bool(_SCRIPT_START.match(text[:6000].lstrip("\ufeff"))) or path.endswith(
         (".sh", ".sbatch", ".slurm", ".bash")
     )
-    return 0.95 if is_script else 0.8
+    # Above what a DeepSpeed file or a trainer gets that such a script holds or writes.
+    return 0.98 if is_script else 0.8
 
 
 def read(path: str, text: str) -> LaunchConfig:
@@ -73,6 +76,7 @@ def read(path: str, text: str) -> LaunchConfig:
     read_megatron(reading, flags_of(arguments, loose))
     _written_configuration(reading, script)
     _one_word(reading, training)
+    _refused(reading, script, training)
     _unset_variables(reading, script, training)
     _ignored_directives(reading, script)
     check_environment(reading, script, training)
@@ -164,6 +168,22 @@ def _one_word(reading: Reading, launch: LaunchLine) -> None:
             fix="write option and value as two words of the array",
             stops=True,
         )
+
+
+def _refused(reading: Reading, script: Script, launch: LaunchLine) -> None:
+    """What bash itself would refuse in the training command."""
+    for each in script.refused:
+        if "needs quotes" in each.what and each.line >= launch.line:
+            reading.defect(
+                Defect.CONFLICT,
+                f"bash refuses the training command: {each.what.partition(':')[0]}"[:80],
+                ConfigKey(name="(command)", value=each.what, line=each.line),
+                why="A parenthesis without quotes is a syntax error of the shell; the training never starts.",
+                fix="put the value in quotes: `--moe-layer-freq '([0]*3+[1]*58)'`",
+                sure=False,
+                stops=True,
+            )
+            return
 
 
 def _unset_variables(reading: Reading, script: Script, launch: LaunchLine) -> None:

@@ -58,6 +58,14 @@ class EmbeddedFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A statement that could not be read."""
+
+    what: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
     """What reading a script gave."""
 
@@ -73,6 +81,8 @@ class Script:
     sources: tuple[str, ...] = ()
     """Files that it sources: what they set is not known here."""
     notes: tuple[str, ...] = ()
+    refused: tuple[Refused, ...] = ()
+    """Statements that are no shell: bash would stop there."""
 
 
 def read_script(text: str) -> Script:
@@ -85,9 +95,10 @@ def read_script(text: str) -> Script:
     directives = read_directives(text)
     run = ShellRun(tree.nodes, slurm_variables(directives), is_batch=bool(directives))
     run.run()
-    notes += [f"line {error.line} was not understood: {error.what}" for error in tree.errors[:5]]
-    if len(tree.errors) > 5:
-        notes.append(f"{len(tree.errors) - 5} more lines were not understood")
+    errors = [*tree.errors, *run.errors]
+    notes += [f"line {error.line} was not understood: {error.what}" for error in errors[:5]]
+    if len(errors) > 5:
+        notes.append(f"{len(errors) - 5} more lines were not understood")
     notes += run.notes
     return Script(
         commands=tuple(
@@ -120,6 +131,7 @@ def read_script(text: str) -> Script:
         condition_lines={name: tuple(lines) for name, lines in run.condition_lines.items()},
         sources=tuple(run.sources),
         notes=tuple(notes),
+        refused=tuple(Refused(what=error.what, line=error.line) for error in errors),
     )
 
 

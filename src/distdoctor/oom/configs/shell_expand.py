@@ -197,6 +197,10 @@ class Expander:
                 return None, False
             return ([value] if isinstance(value, str) else list(value)), index == "[@]"
         if index is not None and isinstance(value, list):
+            key = self.text(index[1:-1])
+            named = [item for item in value if item.startswith(f"[{key}]=")]
+            if named:  # `declare -A SIZES=([7b]=32 [70b]=80)`
+                return named[-1].partition("]=")[2], False
             at = self.arithmetic(index[1:-1])
             if not re.fullmatch(r"-?\d{1,5}", at) or not all(is_plain(item) for item in value):
                 return self.unknown(f"${{{name}{index}}}", UnknownKind.COMMAND), False

@@ -29,6 +29,7 @@ from distdoctor.oom.configs.shell_syntax import (
     Loop,
     Node,
     Pipeline,
+    ShellSyntaxError,
     Simple,
     Word,
     parse_shell,
@@ -103,6 +104,8 @@ class ShellRun:
         self.sources: list[str] = []
         self.more_directives: list[Directive] = []
         self.notes: list[str] = []
+        self.errors: list[ShellSyntaxError] = []
+        """Of scripts within the script."""
         self._nodes = nodes
         self._assigned = assignments_in(nodes)
         self._functions: dict[str, Node] = {}
@@ -430,6 +433,9 @@ class ShellRun:
             self.expander.variables.update(before)
 
     def _declare(self, node: Simple) -> None:
+        raw = [word.raw for word in node.words[1:] if isinstance(word, Word)]
+        if any(text.startswith(("$(", "`")) for text in raw):
+            self.sources.append(raw[0][:60])  # `export $(xargs < .env)`
         for word in node.words[1:]:
             if isinstance(word, Assignment):
                 self._assignment(word)
@@ -497,6 +503,9 @@ class ShellRun:
                     self._nested(" ".join(fields[1:]), [], node.line)
                     return Verdict(True)
                 fields = fields[1:]
+        if first in ("ssh", "pdsh", "clush") and len(fields) > 2 and " " in fields[-1].strip():
+            self._nested(fields[-1], fields[:-1], node.line)
+            return Verdict(True)
         if first in self._functions:
             self._call(first, fields[1:])
             return Verdict(True)
@@ -559,7 +568,9 @@ class ShellRun:
         start = len(self.commands)
         arguments, self.expander.arguments = self.expander.arguments, []
         try:
-            self._list(parse_shell(text, first_line=line).nodes)
+            tree = parse_shell(text, first_line=line)
+            self.errors += tree.errors[:5]
+            self._list(tree.nodes)
         except _ScriptEndsError:
             pass
         finally:

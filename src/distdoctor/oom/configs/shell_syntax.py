@@ -192,7 +192,7 @@ def parse_shell(text: str, first_line: int = 1) -> ShellTree:
     while True:
         parser.skip_separators()
         if parser.at_end():
-            return ShellTree(nodes, errors)
+            return ShellTree(nodes, [*parser.mended, *errors])
         start = parser.position
         start_line = parser.line
         try:
@@ -206,7 +206,7 @@ def parse_shell(text: str, first_line: int = 1) -> ShellTree:
             )
             errors.append(known)
             if len(errors) >= MAX_ERRORS:
-                return ShellTree(nodes, errors)
+                return ShellTree(nodes, [*parser.mended, *errors])
             parser.resume_after_line(start, start_line)
 
 
@@ -216,6 +216,8 @@ class _Parser:
         self.position = 0
         self.line = first_line
         self._depth = 0
+        self.mended: list[ShellSyntaxError] = []
+        """What bash refuses and we read on: `(` without quotes in the middle of a command."""
         self._pending: list[tuple[HereDocument, str, bool]] = []
 
     # -- places in the text
@@ -684,6 +686,9 @@ class _Parser:
                 break
             if self._redirection(command):
                 continue
+            if self._operator() == "(" and command.words:
+                self._bare_parenthesis(command)
+                continue
             if self._operator() is not None:
                 break
             before = self.position
@@ -702,6 +707,17 @@ class _Parser:
                 self.line, f"`{self.text[self.position : self.position + 10]}` is no command"
             )
         return command
+
+    def _bare_parenthesis(self, command: Simple) -> None:
+        """`--moe-layer-freq ([0]*3+[1]*58)`: a syntax error to bash, and clear enough to us."""
+        start, line = self.position, self.line
+        self._skip_balanced("(", ")")
+        rest = self._raw_word()
+        text = self.text[start : self.position - len(rest)] + rest
+        self.mended.append(
+            ShellSyntaxError(line, f"`{text[:30]}` needs quotes: bash refuses a bare parenthesis here")
+        )
+        command.words.append(Word(f"'{text}'" if "'" not in text else text, line))
 
     def _redirection(self, command: Simple) -> bool:
         """Reads one redirection if it is next. File descriptors before it (`2>`) are dropped."""
