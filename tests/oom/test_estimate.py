@@ -242,7 +242,8 @@ def test_sequence_and_loss_parallelism_divide_what_they_say() -> None:
     def of(found: Estimate, category: Category) -> float:
         return found.worst.moments[1].of(category)
 
-    assert of(loss, Category.LOGITS) == of(plain, Category.LOGITS) / 4
+    # A quarter of the words, and one more fp32 copy of them.
+    assert of(loss, Category.LOGITS) == pytest.approx(of(plain, Category.LOGITS) / 4 * 18 / 14)
     assert of(tokens, Category.ACTIVATIONS) < of(plain, Category.ACTIVATIONS)
     assert of(tokens, Category.LOGITS) == of(plain, Category.LOGITS)
 

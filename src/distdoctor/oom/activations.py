@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from distdoctor.oom.facts.estimate import Amount, Category
-from distdoctor.oom.formulas.logits import fused_logits_bytes, logits_bytes
+from distdoctor.oom.formulas.logits import logits_bytes
 from distdoctor.oom.job import Job
 from distdoctor.oom.local import LocalModel
 from distdoctor.oom.settings import Checkpointing
@@ -50,7 +50,9 @@ def activations_of(local: LocalModel, job: Job) -> Activations:
         )
     ]
     if local.has_output:
-        head = 2 * job.compute_bytes * shape.hidden_size * job.tokens / tensor_parallel.hidden_divisor(job)
+        # The norm's input is cut like the rest of the stream; the output's is gathered, as that of any split matrix.
+        row = job.compute_bytes * shape.hidden_size * job.tokens
+        head = row / tensor_parallel.hidden_divisor(job) + row
         kept.append(
             Amount(
                 category=Category.ACTIVATIONS, num_bytes=head, how="input of the final norm and of the output"
@@ -124,12 +126,13 @@ def _live_layer(shape: ModelShape, local: LocalModel, job: Job) -> tuple[Amount,
 
 def _loss(shape: ModelShape, job: Job) -> tuple[Amount, ...]:
     vocabulary = tensor_parallel.local_vocabulary(shape, job)
-    formula = fused_logits_bytes if job.fused_loss else logits_bytes
-    num_bytes = formula(
+    num_bytes = logits_bytes(
         job.tokens,
         vocabulary,
         compute_bytes=job.compute_bytes,
+        is_parallel=job.loss_parallel,
         frees_logits=bool(job.said.frees_logits),
+        is_chunked=job.fused_loss,
     )
     each = f"{job.tokens:,.0f} tokens x {vocabulary:,.0f} words"
     how = (

@@ -14,7 +14,7 @@ from distdoctor.oom.facts.events import ExplainFacts
 from distdoctor.oom.messages.from_files import events_from_files
 from distdoctor.oom.request import OomRequest
 from distdoctor.oom.snapshots.changes import changes
-from distdoctor.oom.snapshots.files import sniff_snapshot, snapshots_from_files
+from distdoctor.oom.snapshots.files import snapshots_from_files, sniff_snapshot
 from distdoctor.oom.snapshots.findings import snapshot_findings
 from distdoctor.oom.snapshots.pictures import snapshot_series
 from distdoctor.oom.snapshots.tables import snapshot_tables
