@@ -115,11 +115,10 @@ def _from_options(words: Words, cluster: Cluster | None) -> Settings:
     degrees = parse_mesh_option(words.mesh) if words.mesh else {}
     offload = _choice("--offload", words.offload, ("none", "optimizer", "all"))
     init = _choice("--init", words.init, ("meta", "whole"))
-    return Settings(
+    said = Settings(
         model=_model(words),
         world_size=_num_gpus(words, cluster),
         gpus_per_node=words.gpus_per_node or (cluster.gpus_per_node if cluster else None),
-        **degrees,
         strategy=_enum("--strategy", words.strategy, DataParallel),
         precision=_enum("--precision", words.precision, Precision),
         optimizer=_enum("--optimizer", words.optimizer, Optimizer),
@@ -143,6 +142,7 @@ def _from_options(words: Words, cluster: Cluster | None) -> Settings:
         expert_imbalance=words.expert_imbalance,
         adapter=_adapter(words),
     )
+    return replace(said, **degrees)
 
 
 def _model(words: Words) -> Model | None:

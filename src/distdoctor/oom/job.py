@@ -99,6 +99,7 @@ def resolve(settings: Settings) -> Job:
     mesh = build_mesh(settings)
     strategy = guess.strategy(mesh)
     mesh = _name_data_parallel(mesh, strategy)
+    _refuse_unknown_ranks(settings, strategy)
     shape = settings.model.shape
     pp_on = mesh.pp > 1
     virtual = settings.virtual_stages or (
@@ -244,6 +245,16 @@ def _name_data_parallel(mesh: Mesh, strategy: DataParallel) -> Mesh:
     if strategy in DEEPSPEED:
         return replace(mesh, dp_replicate=1, dp_shard=mesh.dp)
     return mesh
+
+
+def _refuse_unknown_ranks(settings: Settings, strategy: DataParallel) -> None:
+    """What is shared by a number of ranks that nobody knows has no size."""
+    keeps_all = (DataParallel.NONE, DataParallel.DDP, DataParallel.MEGATRON)
+    if settings.world_size is None and settings.dp_shard in (None, -1) and strategy not in keeps_all:
+        raise UsageError(
+            f"{strategy.value} shares states among ranks, and their number is not known",
+            hint="give --gpus N, --on NxTYPE, or dp_shard in --mesh",
+        )
 
 
 def _refuse_nonsense(settings: Settings) -> None:

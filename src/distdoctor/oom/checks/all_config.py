@@ -11,6 +11,7 @@ from distdoctor.oom.checks import (
     config_names,
     config_precision,
     config_slow,
+    config_states,
     config_unset,
     config_world,
 )
@@ -27,4 +28,5 @@ CONFIG_CHECKS: tuple[ConfigCheck, ...] = (
     config_host_memory.CHECK,
     config_ineffective.CHECK,
     config_slow.CHECK,
+    config_states.CHECK,
 )

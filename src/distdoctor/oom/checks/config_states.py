@@ -1,0 +1,84 @@
+"""What these configurations come to in memory, where they say enough for an estimate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from distdoctor.errors import UsageError
+from distdoctor.oom.catalog.gpus import GpuType, find_gpu_type, gpu_type
+from distdoctor.oom.checks.config_base import ConfigCheck, no_configuration, not_said
+from distdoctor.oom.checks.estimate_base import SOURCE, gib
+from distdoctor.oom.estimate import estimate
+from distdoctor.oom.estimate_tables import states_bytes
+from distdoctor.oom.facts.launch import ConfigFacts
+from distdoctor.oom.fit import Fits, fit_of, need_words
+from distdoctor.oom.job import resolve
+from distdoctor.report.checking import Found, Outcome, Passed
+from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severity, Team
+
+# Where no file names the GPU: what does not fit this one needs one of the newest. Our own choice.
+USUAL_GPU = "h100-80gb"
+
+
+def _run(facts: ConfigFacts) -> Sequence[Outcome]:
+    if missing := no_configuration(facts):
+        return missing
+    try:
+        job = resolve(facts.joined)
+    except UsageError as error:
+        return [not_said(f"no estimate: {error.message}", how=error.hint or "")]
+    found = estimate(job)
+    low, high = found.need_bytes
+    gpu, is_said = _gpu(facts)
+    fit = fit_of(found, gpu)
+    held = states_bytes(found.worst)
+    needed = f"{need_words(low, high)} GiB" if found.is_whole else f"at least {gib(low)}"
+    if fit.answer is not Fits.NO:
+        return [Passed(detail=f"estimated: {needed} on each GPU, {gib(held)} of them model states")]
+    return [
+        Found(
+            title=f"estimated to need {needed} on each GPU: more than {gpu.name} has",
+            evidence=(
+                Evidence(
+                    text=f"model states alone take {gib(held)} on the worst rank ({found.title}); with activations, "
+                    f"context and what the allocator reserves it is {needed}",
+                    value=round(low),
+                    unit="B",
+                    expected=f"at most {gib(gpu.total_bytes)}",
+                    expected_source=f"capacity of {gpu.name}"
+                    + ("" if is_said else ", taken because no file names the GPU"),
+                    source=SOURCE,
+                ),
+            ),
+            explanation=_why(held > gpu.total_bytes, is_said=is_said),
+            actions=(
+                Action(
+                    team=Team.JOB_OWNER,
+                    text="see where it goes, and what would make it fit",
+                    command="distdoctor oom estimate --config FILE --on 8xGPU_TYPE --compare",
+                ),
+            ),
+            severity=Severity.CRITICAL if is_said else Severity.WARNING,
+            confidence=Confidence.MEDIUM,
+            cause_class="capacity",
+            fault=Fault.CONFIG,
+        )
+    ]
+
+
+def _gpu(facts: ConfigFacts) -> tuple[GpuType, bool]:
+    """The GPU that a file names, and whether one does."""
+    said = find_gpu_type(facts.joined.gpu_type) if facts.joined.gpu_type else None
+    return (said, True) if said is not None else (gpu_type(USUAL_GPU), False)
+
+
+def _why(states_exceed: bool, *, is_said: bool) -> str:
+    first = (
+        "Parameters, gradients and optimizer states alone are larger than the GPU."
+        if states_exceed
+        else "Model states fit, activations and the loss do not."
+    )
+    return first if is_said else f"{first} On a larger GPU, judge it with --on."
+
+
+CHECK = ConfigCheck(id="oom-config-states", title="estimated memory of this configuration", run=_run)

@@ -1,0 +1,107 @@
+"""The report over launch configurations: what they determine, leave open and contradict, and what it comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from distdoctor.errors import InputError, UsageError
+from distdoctor.evidence import find_files
+from distdoctor.oom.checks.all_config import CONFIG_CHECKS
+from distdoctor.oom.configs.join import config_facts
+from distdoctor.oom.configs.read import read_config
+from distdoctor.oom.configs.tables import config_tables
+from distdoctor.oom.estimate import estimate
+from distdoctor.oom.estimate_tables import estimate_tables
+from distdoctor.oom.facts.estimated import EstimateFacts
+from distdoctor.oom.facts.launch import ConfigFacts, LaunchConfig
+from distdoctor.oom.job import resolve
+from distdoctor.oom.request import OomRequest
+from distdoctor.report.assemble import MAX_TITLE, build_report
+from distdoctor.report.checking import run_checks
+from distdoctor.report.model import Confidence, InputFile, Report, Severity, Subject, Table, Verdict
+from distdoctor.report.site import apply_site
+
+
+def report_of_configs(request: OomRequest, paths: Sequence[str]) -> Report:
+    """The report over the configurations of one job. Raises InputError when none can be read."""
+    configs, inputs = read_configs(paths)
+    facts = config_facts(configs)
+    wanted = [check for check in CONFIG_CHECKS if not request.only or check.id in request.only]
+    findings, skipped, checks = run_checks(wanted, facts, is_live=False)
+    report = build_report(
+        command=request.command,
+        argv=request.argv,
+        about=_about(facts),
+        findings=apply_site(findings, request.site, ignore=request.ignore),
+        checks=checks,
+        skipped=skipped,
+        subject=Subject(world_size=facts.joined.world_size),
+        tables=(*_first(config_tables(facts)), *_estimated(facts)),
+        inputs=inputs,
+        started=request.started,
+        answered=all(each.read for each in inputs),
+    )
+    return replace(report, verdict=_verdict(report, facts))
+
+
+def read_configs(paths: Sequence[str]) -> tuple[list[LaunchConfig], tuple[InputFile, ...]]:
+    """The configurations, and what became of each file. Raises InputError when none can be read."""
+    configs: list[LaunchConfig] = []
+    inputs: list[InputFile] = []
+    errors: list[InputError] = []
+    for path in find_files(paths):
+        try:
+            config = read_config(path)
+        except InputError as error:
+            errors.append(error)
+            inputs.append(InputFile(path=path, kind="configuration", read=False, why_not=error.message))
+        else:
+            configs.append(config)
+            inputs.append(InputFile(path=path, kind=config.family.value))
+    if not configs:
+        raise errors[0] if errors else InputError("no file was given")
+    return configs, tuple(inputs)
+
+
+def _first(tables: tuple[Table, ...]) -> tuple[Table, ...]:
+    """What the files determine stands right below the verdict."""
+    return tuple(replace(table, place="first") if index == 0 else table for index, table in enumerate(tables))
+
+
+def _estimated(facts: ConfigFacts) -> tuple[Table, ...]:
+    """Where the memory would go, where the files say enough for that."""
+    try:
+        job = resolve(facts.joined)
+    except UsageError:
+        return ()
+    tables = estimate_tables(EstimateFacts(job=job, estimate=estimate(job)))
+    return tuple(replace(table, place="body") for table in tables)
+
+
+def _about(facts: ConfigFacts) -> str:
+    names = ", ".join(dict.fromkeys(config.family.value for config in facts.configs))
+    number = len(facts.configs)
+    return f"{number} configuration{'s' if number != 1 else ''} ({names})"
+
+
+def _verdict(report: Report, facts: ConfigFacts) -> Verdict:
+    """Where no finding speaks: what is determined, and what is missing for an estimate."""
+    serious = any(each.ignored is None and each.severity is not Severity.INFO for each in report.findings)
+    unread = [each for each in report.inputs if not each.read]
+    if serious or unread:
+        return report.verdict
+    said = list(
+        dict.fromkeys(
+            each.text for config in facts.configs for each in config.statements if each.topic == "strategy"
+        )
+    )
+    missing = [each.what for _, each in facts.still_open()]
+    title = said[0] if said else "no strategy is named"
+    if len(title) > MAX_TITLE:
+        title = f"{title[: MAX_TITLE - 1]}…"
+    summary = f"{_about(facts)}; nothing in it contradicts itself, as far as it was looked at."
+    if missing:
+        summary += f" Left open: {', '.join(missing[:6])}."
+    return replace(report.verdict, title=title, summary=summary, confidence=Confidence.MEDIUM)
