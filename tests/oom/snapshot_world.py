@@ -133,8 +133,11 @@ class SnapshotWorld:
                 )
                 self.segments.remove(segment)
 
-    def pass_time(self, seconds: float) -> None:
-        self.clock_us += int(seconds * 1e6)
+    def fill(self, size: int, *stack: str, leave: int) -> None:
+        """Allocate blocks of `size` until the device has at most `leave` left. Raises when they do not fit."""
+        while self.device_free() > leave:
+            if self.alloc(size, *stack) is None:
+                raise AssertionError(f"{size} bytes do not fit, and {self.device_free()} are left")
 
     # --- the allocator ----------------------------------------------------------------------------------------
 

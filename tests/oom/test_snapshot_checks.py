@@ -57,8 +57,7 @@ def full(**options: object) -> SnapshotWorld:
     world = world_of(**options)
     for _ in range(40):
         world.alloc(64 * MIB, *ADAM_STATE)
-    while world.device_free() > 500 * MIB:
-        world.alloc(128 * MIB, *FORWARD)
+    world.fill(128 * MIB, *FORWARD, leave=500 * MIB)
     world.alloc(600 * MIB, *FORWARD)
     return world
 
@@ -84,8 +83,7 @@ def graph_pool() -> SnapshotWorld:
     held = [world.alloc(512 * MIB, f"{T}cuda/graphs.py:150:capture", pool=(1, 0)) for _ in range(8)]
     for address in held:
         world.free(address or 0)
-    while world.device_free() > 128 * MIB:
-        world.alloc(128 * MIB, *FORWARD)
+    world.fill(128 * MIB, *FORWARD, leave=128 * MIB)
     world.alloc(GIB, *FORWARD)
     return world
 
@@ -172,6 +170,32 @@ def test_memory_in_use_is_no_fragmentation() -> None:
     assert isinstance(outcome("fragmentation", view(full())), Passed)
 
 
+def kept_whole(split_limit: int | None) -> SnapshotWorld:
+    """A free piece of 1.7 GiB, and a request of 500 MiB that did not get it."""
+    world = world_of(total=2 * GIB + 200 * MIB, split_limit=split_limit)
+    held = world.alloc(2 * GIB, *FORWARD)
+    world.alloc(100 * MIB, *FORWARD)
+    world.free(held or 0)
+    world.alloc(300 * MIB, *FORWARD)
+    world._record(0, "oom", world.device_free(), 500 * MIB, 0, (0, 0), world.frames(FORWARD))
+    return world
+
+
+def test_a_piece_that_may_not_be_split_is_told() -> None:
+    found = outcome("fragmentation", view(kept_whole(512 * MIB)))
+    assert isinstance(found, Found)
+    assert found.key == "kept-whole"
+    assert found.severity is Severity.CRITICAL
+
+
+def test_a_large_piece_that_nothing_explains_is_not_judged() -> None:
+    seen = view(kept_whole(None))
+    assert isinstance(outcome("fragmentation", seen), NotSeen)
+    held = outcome("held-by", seen)
+    assert isinstance(held, Found)
+    assert held.confidence is Confidence.LOW
+
+
 def test_without_a_failure_fragmentation_is_not_judged() -> None:
     world = world_of()
     world.alloc(GIB, *FORWARD)
@@ -198,8 +222,7 @@ def test_free_memory_of_another_stream_is_told() -> None:
     for _ in side:
         # What shares a segment with something in use is not given back at the failure.
         world.alloc(250 * MIB, *FORWARD, stream=9)
-    while world.device_free() > 128 * MIB:
-        world.alloc(128 * MIB, *FORWARD)
+    world.fill(128 * MIB, *FORWARD, leave=128 * MIB)
     world.alloc(GIB, *FORWARD)
     found = outcome("other-pool", view(world))
     assert isinstance(found, Found)
@@ -222,8 +245,7 @@ def test_without_a_failure_other_pools_are_not_judged() -> None:
 
 def test_memory_held_outside_torch_is_told_when_the_device_is_known() -> None:
     world = SnapshotWorld(total=80 * GIB, outside=40 * GIB)
-    while world.device_free() > GIB:
-        world.alloc(GIB, *FORWARD)
+    world.fill(GIB, *FORWARD, leave=GIB)
     world.alloc(2 * GIB, *FORWARD)
     seen = view(world, capacity=80 * GIB)
     found = outcome("outside", seen)
@@ -367,8 +389,7 @@ def test_without_a_failure_holders_are_for_information() -> None:
 
 def test_mostly_unknown_memory_lowers_the_confidence() -> None:
     world = world_of()
-    while world.device_free() > 500 * MIB:
-        world.alloc(128 * MIB, "/job/strange.py:1:main")
+    world.fill(128 * MIB, "/job/strange.py:1:main", leave=500 * MIB)
     world.alloc(600 * MIB, "/job/strange.py:1:main")
     found = outcome("held-by", view(world))
     assert isinstance(found, Found)

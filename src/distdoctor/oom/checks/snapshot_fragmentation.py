@@ -14,7 +14,7 @@ from distdoctor.oom.checks.snapshot_base import (
     scope,
     severity_for,
 )
-from distdoctor.oom.snapshots.cause import Cause, would_fit_joined
+from distdoctor.oom.snapshots.cause import Cause, is_kept_whole, is_unexplained, would_fit_joined
 from distdoctor.oom.snapshots.pools import PoolUse, rounding_bytes
 from distdoctor.oom.snapshots.view import SnapshotView
 from distdoctor.report.checking import Found, Outcome, Passed
@@ -38,22 +38,47 @@ def check_fragmentation(view: SnapshotView) -> Sequence[Outcome]:
     own = view.own_pool
     if own is None:
         return [Passed(detail="the pool of the request held nothing")]
-    if own.largest >= oom.requested > 0:
-        return [_unused_piece(view, own)]
+    if is_kept_whole(view, own):
+        return [_kept_whole(view, own)]
+    if is_unexplained(view):
+        size = format_bytes(own.largest)
+        return [
+            not_seen(f"a free piece of {size} would have held the request: the reconstruction is not exact")
+        ]
     if not would_fit_joined(view, own):
         return [Passed(detail=f"{seen}; too little for {format_bytes(oom.requested)} even in one piece")]
     return [_found(view, own, oom.requested)]
 
 
-def _unused_piece(view: SnapshotView, own: PoolUse) -> Outcome:
-    """A free piece that was large enough, and was not used."""
-    limit = view.snapshot.settings.max_split_size
-    size = format_bytes(own.largest)
-    if limit is not None and own.largest >= limit:
-        reason = f"a free piece of {size} may not be split: max_split_size is {format_bytes(limit)}"
-    else:
-        reason = f"a free piece of {size} would have held the request: the reconstruction is not exact"
-    return not_seen(reason)
+def _kept_whole(view: SnapshotView, own: PoolUse) -> Found:
+    limit = view.snapshot.settings.max_split_size or 0
+    return Found(
+        key="kept-whole",
+        title=f"{place_of(view)}: a free piece of {format_bytes(own.largest)} may not be split",
+        severity=severity_for(view, Cause.FRAGMENTED),
+        confidence=Confidence.MEDIUM,
+        evidence=(
+            *request_evidence(view),
+            evidence(
+                view,
+                f"max_split_size is {format_bytes(limit)}: larger pieces serve only requests of about their size",
+            ),
+        ),
+        explanation=(
+            "max_split_size_mb keeps large free pieces whole. A request that is smaller by more than 20 MiB does not get "
+            "one, and fails although the memory is there."
+        ),
+        actions=(
+            Action(
+                team=Team.JOB_OWNER,
+                text="take max_split_size_mb out of the allocator's settings; expandable segments do the same work",
+                command="export PYTORCH_ALLOC_CONF=expandable_segments:True PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+            ),
+        ),
+        scope=scope(view),
+        cause_class="fragmentation",
+        fault=Fault.CONFIG,
+    )
 
 
 def _found(view: SnapshotView, own: PoolUse, requested: int) -> Found:

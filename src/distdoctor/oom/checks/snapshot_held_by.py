@@ -16,7 +16,7 @@ from distdoctor.oom.checks.snapshot_base import (
     severity_for,
 )
 from distdoctor.oom.snapshots.categories import NOT_TOLD, Category
-from distdoctor.oom.snapshots.cause import Cause, cause_of
+from distdoctor.oom.snapshots.cause import Cause, cause_of, is_unexplained
 from distdoctor.oom.snapshots.holders import Holding, share
 from distdoctor.oom.snapshots.stack_text import NO_STACK, stack_text
 from distdoctor.oom.snapshots.view import SnapshotView
@@ -102,6 +102,8 @@ def _title(view: SnapshotView, top: Holding, live: int) -> str:
 
 
 def _confidence(view: SnapshotView) -> Confidence:
+    if is_unexplained(view):
+        return Confidence.LOW
     untold = share(view.of(*NOT_TOLD), view.moment.live_bytes)
     return Confidence.HIGH if untold < UNTOLD_SHARE and view.moment.is_exact else Confidence.MEDIUM
 

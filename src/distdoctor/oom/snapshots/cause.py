@@ -50,7 +50,7 @@ def cause_of(view: SnapshotView) -> Cause:
     if oom.requested > reach:
         return Cause.TOO_LARGE
     own = view.own_pool
-    if own is not None and would_fit_joined(view, own):
+    if own is not None and (would_fit_joined(view, own) or is_kept_whole(view, own)):
         return Cause.FRAGMENTED
     if would_fit_elsewhere(view):
         return Cause.OTHER_POOL
@@ -73,6 +73,20 @@ def would_fit_joined(view: SnapshotView, own: PoolUse) -> bool:
     if own.free >= oom.requested:
         return True
     return own.free_pages + oom.device_free >= oom.requested and own.free >= FRAGMENTED_SHARE * reach
+
+
+def is_kept_whole(view: SnapshotView, own: PoolUse) -> bool:
+    """Was there a free piece that was large enough, and that max_split_size forbids to split?"""
+    oom, limit = view.moment.oom, view.snapshot.settings.max_split_size
+    return oom is not None and limit is not None and own.largest >= max(limit, oom.requested)
+
+
+def is_unexplained(view: SnapshotView) -> bool:
+    """Was there a free piece that was large enough and nothing that forbids its use? Then the moment is not exact."""
+    oom, own = view.moment.oom, view.own_pool
+    if oom is None or own is None or not oom.requested:
+        return False
+    return own.largest >= oom.requested and not is_kept_whole(view, own)
 
 
 def would_fit_elsewhere(view: SnapshotView) -> bool:

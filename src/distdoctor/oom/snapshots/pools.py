@@ -22,14 +22,14 @@ PAGE_BYTES = 2 * MIB
 class PoolKey:
     """One store of memory that torch keeps to itself."""
 
-    pool: PoolId | None
+    pool: PoolId
     stream: int
     is_small: bool
 
     @property
     def is_private(self) -> bool:
         """Made by a CUDA graph or `torch.cuda.MemPool`."""
-        return self.pool is not None and self.pool != ORDINARY_POOL
+        return self.pool != ORDINARY_POOL
 
 
 @dataclass(slots=True, kw_only=True)
@@ -71,7 +71,8 @@ def pool_uses(moment: Moment) -> tuple[PoolUse, ...]:
     """Every store at `moment`, the largest first."""
     uses: dict[PoolKey, PoolUse] = {}
     for each, inside in _filled(moment):
-        key = PoolKey(pool=each.pool, stream=each.stream, is_small=each.is_small)
+        # Before torch 2.1 segments, and before 2.9 events, do not name their pool.
+        key = PoolKey(pool=each.pool or ORDINARY_POOL, stream=each.stream, is_small=each.is_small)
         use = uses.setdefault(key, PoolUse(key=key))
         use.reserved += each.size
         use.num_segments += 1
@@ -89,9 +90,7 @@ def store_of_request(uses: tuple[PoolUse, ...], oom: OomEvent) -> PoolUse | None
     is_small = oom.requested <= SMALL_REQUEST_BYTES
     for use in uses:
         key = use.key
-        # Before torch 2.9 events do not name their pool; then it is the ordinary one unless told otherwise.
-        same_pool = key.pool is None or key.pool == (oom.pool or ORDINARY_POOL)
-        if same_pool and key.stream == oom.stream and key.is_small == is_small:
+        if key.pool == (oom.pool or ORDINARY_POOL) and key.stream == oom.stream and key.is_small == is_small:
             return use
     return None
 

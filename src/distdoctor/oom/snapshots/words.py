@@ -7,7 +7,7 @@ from distdoctor.oom.snapshots.pools import PoolKey
 
 def pool_text(key: PoolKey) -> str:
     """`default pool`, `private pool 1.0, stream 0x7f…`, `default pool, small blocks`."""
-    if key.pool is None or not key.is_private:
+    if not key.is_private:
         name = "default pool"
     else:
         name = f"private pool {key.pool[0]}.{key.pool[1]}"
