@@ -90,6 +90,28 @@ def _sniff_bench(path: str, head: bytes) -> float:
     return max(sniff_table(path, head), sniff_table_json(path, head), sniff_nccl_log(path, head))
 
 
+def _sniff_oom(path: str, head: bytes) -> float:
+    """A message of memory that was refused, or a snapshot of torch's allocator."""
+    from distdoctor.oom.messages.sniff import sniff_oom
+    from distdoctor.oom.snapshots.files import sniff_snapshot
+
+    return max(sniff_oom(path, head), sniff_snapshot(path, head))
+
+
+# What launch configurations are called; a log that quotes one is no configuration.
+_CONFIG_SUFFIXES = (".json", ".yaml", ".yml", ".toml", ".py", ".sh", ".sbatch", ".slurm")
+
+
+def _sniff_config(path: str, head: bytes) -> float:
+    """A launch configuration, by its name and its keys."""
+    from distdoctor.oom.configs.read import MIN_SCORE, best_score
+
+    if not path.lower().endswith(_CONFIG_SUFFIXES) or looks_binary(head):
+        return 0.0
+    score = best_score(path, decode(head))
+    return score if score >= MIN_SCORE else 0.0
+
+
 READERS: tuple[EvidenceReader, ...] = (
     EvidenceReader(
         name="report",
@@ -102,6 +124,18 @@ READERS: tuple[EvidenceReader, ...] = (
         kinds="nccl-tests and rccl-tests tables and results, NCCL_DEBUG logs",
         sniff=_sniff_bench,
         handler="distdoctor.nccl_bench.readers.files:facts_from_files",
+    ),
+    EvidenceReader(
+        name="oom",
+        kinds="out-of-memory messages, memory snapshots",
+        sniff=_sniff_oom,
+        handler="distdoctor.oom.explain_files:report_of_files",
+    ),
+    EvidenceReader(
+        name="oom config",
+        kinds="launch configurations (DeepSpeed, accelerate, TorchTitan, Megatron-LM, Kubernetes …)",
+        sniff=_sniff_config,
+        handler="distdoctor.oom.config_files:report_of_configs",
     ),
     EvidenceReader(
         name="env",

@@ -57,6 +57,17 @@ def _build(reader: EvidenceReader, paths: Sequence[str], output: OutputOptions) 
         from distdoctor.nccl_bench.from_files import report_of_files
 
         return report_of_files(make_bench_request(output, command="explain"), paths)
+    if reader.name in ("oom", "oom config"):
+        from distdoctor.cli.oom_request import make_request as make_oom_request
+
+        request = make_oom_request(output, command="explain")
+        if reader.name == "oom":
+            from distdoctor.oom.explain_files import report_of_files as report_of_failures
+
+            return report_of_failures(request, paths)
+        from distdoctor.oom.config_files import report_of_configs
+
+        return report_of_configs(request, paths)
     if reader.name == "report":
         reports, unread = read_reports(paths)
         report = reports[0].report if len(reports) == 1 else merge_reports(reports)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
 
-from distdoctor.errors import UsageError
+from distdoctor.errors import InputError, UsageError
 from distdoctor.oom.catalog.gpus import Cluster, parse_cluster
 from distdoctor.oom.mesh import parse_mesh_option
 from distdoctor.oom.models.flags import load_model, model_from_options, parse_count
@@ -100,25 +100,36 @@ def over(stronger: Settings, weaker: Settings) -> Settings:
 
 
 def _from_configs(paths: tuple[str, ...]) -> tuple[Settings, tuple[InputFile, ...]]:
-    from distdoctor.oom.configs.read import join_configs, read_config
-    from distdoctor.report.model import InputFile
+    from distdoctor.oom.config_files import read_configs
+    from distdoctor.oom.configs.join import join_configs
 
-    configs = [read_config(path) for path in paths]
+    configs, inputs = read_configs(paths)
+    if unread := [each for each in inputs if not each.read]:
+        # A part of the job's settings would silently be missing.
+        raise InputError(unread[0].why_not or f"cannot read `{unread[0].path}`")
     settings, defects = join_configs(configs)
-    certain = [defect for defect in defects if defect.stops_job]
-    if certain:
-        raise UsageError(certain[0].title, hint=certain[0].fix)
-    return settings, tuple(InputFile(path=each.path, kind=each.family.value) for each in configs)
+    own = [defect for config in configs for defect in config.defects]
+    stopping = [defect for defect in (*own, *defects) if defect.stops_job]
+    if stopping:
+        raise UsageError(stopping[0].title, hint=stopping[0].fix)
+    return settings, inputs
 
 
 def _from_options(words: Words, cluster: Cluster | None) -> Settings:
     degrees = parse_mesh_option(words.mesh) if words.mesh else {}
     offload = _choice("--offload", words.offload, ("none", "optimizer", "all"))
     init = _choice("--init", words.init, ("meta", "whole"))
-    said = Settings(
+    return Settings(
         model=_model(words),
         world_size=_num_gpus(words, cluster),
         gpus_per_node=words.gpus_per_node or (cluster.gpus_per_node if cluster else None),
+        pp=degrees.get("pp"),
+        dp_replicate=degrees.get("dp_replicate"),
+        dp_shard=degrees.get("dp_shard"),
+        cp=degrees.get("cp"),
+        tp=degrees.get("tp"),
+        ep=degrees.get("ep"),
+        etp=degrees.get("etp"),
         strategy=_enum("--strategy", words.strategy, DataParallel),
         precision=_enum("--precision", words.precision, Precision),
         optimizer=_enum("--optimizer", words.optimizer, Optimizer),
@@ -142,7 +153,6 @@ def _from_options(words: Words, cluster: Cluster | None) -> Settings:
         expert_imbalance=words.expert_imbalance,
         adapter=_adapter(words),
     )
-    return replace(said, **degrees)
 
 
 def _model(words: Words) -> Model | None:

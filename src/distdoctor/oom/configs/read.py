@@ -87,6 +87,11 @@ def best_reader(path: str, text: str) -> ConfigReader | None:
     return CONFIG_READERS[-position] if score >= MIN_SCORE else None
 
 
+def best_score(path: str, text: str) -> float:
+    """How much the text looks like a configuration of any family, from 0 to 1."""
+    return max(each.sniff(path, text) for each in CONFIG_READERS)
+
+
 def looks_like(text: str) -> str:
     """What a text that is no configuration seems to be, for an error message."""
     head = text.lstrip("\ufeff \t\r\n")[:4000]
