@@ -313,3 +313,26 @@ def test_the_real_override_file() -> None:
     assert config.settings.model is None
     assert config.settings.grads_in_fp32 is True
     assert config.settings.world_size is None
+
+
+def test_a_script_that_writes_a_deepspeed_file_is_still_a_script() -> None:
+    text = (SCRIPTS / "pipeline_deepspeed.slurm").read_text(encoding="utf-8")
+    reader = best_reader("pipeline_deepspeed.slurm", text)
+    assert reader is not None
+    assert reader.name == "Megatron-LM script"
+
+
+def test_a_bare_parenthesis_is_told_and_read_past() -> None:
+    config = read("--num-experts 8 --moe-layer-freq ([1]*32) --use-distributed-optimizer")
+    assert any("parenthesis" in each.title or "needs quotes" in each.title for each in config.defects)
+    assert config.settings.strategy is DataParallel.MEGATRON_DISTRIBUTED
+
+
+def test_a_default_address_is_no_accusation() -> None:
+    text = (
+        "#!/bin/bash\n#SBATCH --nodes=2\nA=${MASTER_ADDR:-localhost}\nR=${NODE_RANK:-0}\n"
+        f"srun torchrun --nproc_per_node 8 --nnodes 2 --node_rank $R --master_addr $A pretrain_gpt.py {SHAPE}\n"
+    )
+    config = megatron_script.read("a.sbatch", text)
+    assert config.defects == ()
+    assert any("MASTER_ADDR" in note for note in config.notes)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from distdoctor.oom.catalog.gpus import find_gpu_type
 from distdoctor.oom.configs.addresses import is_loopback, placeholder_reason
 from distdoctor.oom.configs.launch_line import LaunchLine
 from distdoctor.oom.configs.reading import Reading
 from distdoctor.oom.configs.shell import Script
-from distdoctor.oom.configs.shell_directives import directive_number, gpus_per_node
+from distdoctor.oom.configs.shell_directives import directive_number, gpu_word, gpus_per_node
 from distdoctor.oom.configs.shell_values import Token, Unknown, UnknownKind
 from distdoctor.oom.facts.launch import ConfigKey, Defect
 
@@ -44,7 +45,8 @@ def read_ranks(reading: Reading, script: Script, launch: LaunchLine) -> None:
     _compare_nodes(reading, script, launch, nodes)
     _compare_devices(reading, script, launch, each)
     _compare_tasks(reading, script, launch)
-    _meeting_point(reading, launch, nodes.value)
+    _meeting_point(reading, script, launch, nodes.value)
+    _gpu_type(reading, script)
 
 
 def _say(reading: Reading, launch: LaunchLine, nodes: _Number, each: _Number, total: _Number) -> None:
@@ -251,7 +253,38 @@ def _compare_tasks(reading: Reading, script: Script, launch: LaunchLine) -> None
         )
 
 
-def _meeting_point(reading: Reading, launch: LaunchLine, nodes: int | None) -> None:
+def _gpu_type(reading: Reading, script: Script) -> None:
+    """The type that the site's own word names, where it names exactly one of our table."""
+    found = gpu_word(script.directives)
+    if found is None:
+        return
+    word, directive = found
+    key = ConfigKey(name=f"#SBATCH --{directive.name}", value=directive.value, line=directive.line)
+    known = find_gpu_type(word)
+    if known is not None:
+        reading.set("gpu_type", known.name, key)
+    else:
+        reading.leave_open(
+            "the type of GPU",
+            f"`{word}` is the site's word for it",
+            settles="gpu_type",
+            how_to="`--gpu-type …`",
+        )
+
+
+def _default_of(script: Script, text: str, pattern: str) -> str | None:
+    """The variable that `text` is only the default of, among those whose name fits."""
+    for name, value in script.defaults.items():
+        if (
+            re.search(pattern, name, re.IGNORECASE)
+            and value
+            and (text == value or text.startswith(f"{value}:"))
+        ):
+            return name
+    return None
+
+
+def _meeting_point(reading: Reading, script: Script, launch: LaunchLine, nodes: int | None) -> None:
     options = launch.launcher_options
     static = options.get("rdzv_backend", Token(text="static", line=0)).text == "static"
     for name in ("master_addr", "main_process_ip", "rdzv_endpoint"):
@@ -269,6 +302,12 @@ def _meeting_point(reading: Reading, launch: LaunchLine, nodes: int | None) -> N
                 fix=f"set `--{name}` to the first node's address",
                 stops=True,
             )
+        elif (
+            nodes is not None
+            and nodes > 1
+            and (default := _default_of(script, token.text, "ADDR|HOST|HEAD|IP|NODE|ENDPOINT"))
+        ):
+            reading.note(f"unless ${default} is set, every node meets at {token.text}")
         elif nodes is not None and nodes > 1 and is_loopback(token.text):
             reading.defect(
                 Defect.PLACEHOLDER_ADDRESS,
@@ -280,7 +319,9 @@ def _meeting_point(reading: Reading, launch: LaunchLine, nodes: int | None) -> N
                 stops=True,
             )
     rank = options.get("node_rank") or options.get("machine_rank")
-    if rank is not None and rank.is_known and nodes is not None and nodes > 1 and launch.scheduler and static:
+    if rank is None or _default_of(script, rank.text, "RANK|NODEID|INDEX"):
+        return
+    if rank.is_known and nodes is not None and nodes > 1 and launch.scheduler and static:
         reading.defect(
             Defect.SAME_ON_EVERY_NODE,
             f"every node gets rank {rank.text[:10]}",

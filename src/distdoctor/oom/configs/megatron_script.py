@@ -75,6 +75,7 @@ def read(path: str, text: str) -> LaunchConfig:
     arguments = [replace(each, line=lines.get(each.name, each.line)) for each in arguments]
     read_megatron(reading, flags_of(arguments, loose))
     _written_configuration(reading, script)
+    _defaults(reading, script)
     _one_word(reading, training)
     _refused(reading, script, training)
     _unset_variables(reading, script, training)
@@ -168,6 +169,17 @@ def _one_word(reading: Reading, launch: LaunchLine) -> None:
             fix="write option and value as two words of the array",
             stops=True,
         )
+
+
+def _defaults(reading: Reading, script: Script) -> None:
+    """Values that a caller may replace, so that nobody takes them for the job's."""
+    taken = [
+        f"{name}={value}"
+        for name, value in script.defaults.items()
+        if re.fullmatch(r"[\d.]+", value) and not name.isdigit() and "PORT" not in name
+    ]
+    if taken:
+        reading.note(f"defaults of the script, which its caller may replace: {', '.join(taken[:8])}")
 
 
 def _refused(reading: Reading, script: Script, launch: LaunchLine) -> None:

@@ -30,6 +30,29 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Mod: operator.mod,
 }
 
+# Calls that make values, not parts of a configuration.
+_COMPUTED = frozenset(
+    {
+        *(
+            "int",
+            "float",
+            "str",
+            "bool",
+            "len",
+            "max",
+            "min",
+            "sum",
+            "abs",
+            "round",
+            "getattr",
+            "list",
+            "tuple",
+            "dict",
+        ),
+        *("os.environ.get", "os.getenv", "os.environ", "next", "range", "open", "eval", "exec", "__import__"),
+    }
+)
+
 Scope = dict[str, Value]
 
 
@@ -251,6 +274,8 @@ class PythonCalls:
     def _call(self, node: ast.Call, scope: Scope, name: str, depth: int) -> Value:
         called = _target(node.func)
         keywords = {each.arg: each.value for each in node.keywords if each.arg is not None}
+        if called in _COMPUTED:
+            return self._computed(node, called, scope, name, depth)
         function = self._functions.get(called)
         if function is not None:
             parameters = [each.arg for each in [*function.args.posonlyargs, *function.args.args]]
@@ -271,6 +296,14 @@ class PythonCalls:
                     )
                 return base
         return self._section(node, called, keywords, scope, name=name, depth=depth)
+
+    def _computed(self, node: ast.Call, called: str, scope: Scope, name: str, depth: int) -> Value:
+        """`int("8")` is a number; what the environment or anything else gives is not known."""
+        if called in ("int", "float") and len(node.args) == 1 and not node.keywords:
+            value = self._value(node.args[0], scope, name, depth + 1)
+            if isinstance(value, (int, float)) and not isinstance(value, bool):
+                return int(value) if called == "int" else float(value)
+        return _unknown(_shown(node))
 
     def _section(
         self,

@@ -78,6 +78,8 @@ class Script:
     comments: tuple[Comment, ...]
     condition_lines: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Variables that a condition took as empty because nothing sets them, with the lines of their first use."""
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    """Variables whose default was taken, with it: whoever runs the script may set them otherwise."""
     sources: tuple[str, ...] = ()
     """Files that it sources: what they set is not known here."""
     notes: tuple[str, ...] = ()
@@ -128,6 +130,7 @@ def read_script(text: str) -> Script:
             for each in run.documents
         ),
         comments=read_comments(text),
+        defaults=run.expander.defaults,
         condition_lines={name: tuple(lines) for name, lines in run.condition_lines.items()},
         sources=tuple(run.sources),
         notes=tuple(notes),

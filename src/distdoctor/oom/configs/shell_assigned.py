@@ -3,7 +3,7 @@ from one that nothing sets."""
 
 from __future__ import annotations
 
-from distdoctor.oom.configs.shell_syntax import (
+from distdoctor.oom.configs.shell_tree import (
     AndOr,
     Assignment,
     Case,

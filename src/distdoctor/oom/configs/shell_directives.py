@@ -6,8 +6,6 @@ import re
 from dataclasses import dataclass
 
 _DIRECTIVE = re.compile(r"^#SBATCH[ \t]+(.*)$")
-_OPTION = re.compile(r"(--[\w-]+|-[A-Za-z])(?:[=\s]*)([^\s#]\S*(?:\s+(?!-|#)[^\s#]\S*)*)?")
-_INTEGER = re.compile(r"\d+")
 
 # Short options of sbatch; the long ones carry the meaning.
 _LONG = {
@@ -166,3 +164,15 @@ def slurm_variables(directives: tuple[Directive, ...]) -> dict[str, str]:
         elif directive.name == "job-name":
             variables["SLURM_JOB_NAME"] = directive.value
     return variables
+
+
+def gpu_word(directives: tuple[Directive, ...]) -> tuple[str, Directive] | None:
+    """The type in `--gres=gpu:h100:8` or `--gpus-per-node=h100:8`, as the site writes it."""
+    for each in directives:
+        if each.is_ignored or each.name not in ("gres", "gpus-per-node", "gpus", "gpus-per-task"):
+            continue
+        for part in each.value.split(","):
+            words = part.removeprefix("gpu:").split(":")
+            if len(words) == 2 and re.fullmatch(r"[A-Za-z][\w.-]{1,40}", words[0]) and words[1].isdigit():
+                return words[0], each
+    return None

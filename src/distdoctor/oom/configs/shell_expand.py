@@ -43,6 +43,8 @@ class Expander:
     def __init__(self, marks: Marks, classify: Callable[[str], Unknown], line: Callable[[], int]) -> None:
         self.marks = marks
         self.variables: dict[str, Value] = {}
+        self.defaults: dict[str, str] = {}
+        """Variables whose default was taken (`${TP:-1}`): whoever runs the script may set them."""
         self.arguments: list[str] | None = None
         """Of the function or `bash -c` that is being read; None at the top, where only the caller knows them."""
         self._classify = classify
@@ -235,6 +237,8 @@ class Expander:
         default = self.bounded(self.text(raw), name)
         if kind == "=" and not name.isdigit():
             self.variables[name] = default
+        if len(self.defaults) < 200:
+            self.defaults[name] = self.marks.shown(default)[:200]
         return default, False
 
     def _slice(self, value: Value, text: str, name: str) -> Value:

@@ -18,7 +18,8 @@ from distdoctor.oom.configs.shell_conditions import Verdict, judge_arithmetic, j
 from distdoctor.oom.configs.shell_directives import Directive, read_directives
 from distdoctor.oom.configs.shell_expand import Expander, Value
 from distdoctor.oom.configs.shell_merge import merged
-from distdoctor.oom.configs.shell_syntax import (
+from distdoctor.oom.configs.shell_syntax import parse_shell
+from distdoctor.oom.configs.shell_tree import (
     AndOr,
     Assignment,
     Bracket,
@@ -32,7 +33,6 @@ from distdoctor.oom.configs.shell_syntax import (
     ShellSyntaxError,
     Simple,
     Word,
-    parse_shell,
 )
 from distdoctor.oom.configs.shell_values import (
     EMPTY_AS_IT_STANDS,

@@ -7,173 +7,34 @@ the next line.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-# No launch script nests deeper; a hostile one must not exhaust Python's stack.
-MAX_DEPTH = 40
+from distdoctor.oom.configs.shell_scan import HEREDOC, MAX_DEPTH, WORD_ENDS, Scanner
+from distdoctor.oom.configs.shell_tree import (
+    AndOr,
+    Assignment,
+    Bracket,
+    Case,
+    Function,
+    Group,
+    HereDocument,
+    If,
+    Loop,
+    Node,
+    Pipeline,
+    ShellSyntaxError,
+    Simple,
+    Word,
+)
 
 # After this many unreadable statements the text is no shell script.
 MAX_ERRORS = 30
 
-_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(?:\[([^\]\n]{0,200})\])?(\+?)=")
-_HEREDOC = re.compile(r"<<(-?)[ \t]*(\\?[\w.-]+|'[^'\n]+'|\"[^\"\n]+\")")
 _FUNCTION = re.compile(
     r"(?:function[ \t]+)?([A-Za-z_][\w:.-]*)[ \t]*\([ \t]*\)[ \t\n]*(?=[{(])|function[ \t]+([A-Za-z_][\w:.-]*)[ \t\n]*(?=[{(])"
 )
-_OPERATORS = (
-    "&>>",
-    "<<<",
-    "<<-",
-    ";;&",
-    "&&",
-    "||",
-    ";;",
-    ";&",
-    "|&",
-    "<<",
-    ">>",
-    "<&",
-    ">&",
-    "&>",
-    ">|",
-    "<>",
-    "|",
-    "&",
-    ";",
-    "<",
-    ">",
-    "(",
-    ")",
-    "\n",
-)
 _REDIRECTIONS = frozenset({"&>>", ">>", "<&", ">&", "&>", ">|", "<>", "<", ">"})
 _RESERVED = frozenset({"then", "elif", "else", "fi", "do", "done", "esac", "}", "in"})
-_WORD_ENDS = frozenset(" \t\n;&|()<>")
-
-
-class ShellSyntaxError(Exception):
-    """A statement that is no shell, or is cut short."""
-
-    def __init__(self, line: int, what: str) -> None:
-        super().__init__(what)
-        self.line = line
-        self.what = what
-
-
-@dataclass(slots=True)
-class Word:
-    """A word as it stands: quotes and expansions unresolved."""
-
-    raw: str
-    line: int
-
-
-@dataclass(slots=True)
-class Assignment:
-    """`NAME=word`, `NAME+=word`, `NAME=( words )` or `NAME[i]=word`."""
-
-    name: str
-    line: int
-    value: Word | list[Word]
-    appends: bool = False
-    index: str | None = None
-
-
-@dataclass(slots=True)
-class HereDocument:
-    """Text given to a command: `<<EOF` (expanded unless its delimiter is quoted) or `<<<`."""
-
-    text: str
-    line: int
-    expands: bool
-
-
-@dataclass(slots=True)
-class Simple:
-    """A command: assignments before it, its words (assignments among them for `declare`), its redirections."""
-
-    line: int
-    assignments: list[Assignment] = field(default_factory=list)
-    words: list[Word | Assignment] = field(default_factory=list)
-    documents: list[HereDocument] = field(default_factory=list)
-    output: Word | None = None
-
-
-@dataclass(slots=True)
-class Bracket:
-    """`[[ … ]]` or `(( … ))`, its inside as one text."""
-
-    line: int
-    kind: str
-    text: str
-
-
-@dataclass(slots=True)
-class Pipeline:
-    """Commands joined by `|`."""
-
-    line: int
-    parts: list[Node]
-    is_negated: bool
-
-
-@dataclass(slots=True)
-class AndOr:
-    """Pipelines joined by `&&` and `||`."""
-
-    line: int
-    first: Node
-    rest: list[tuple[str, Node]]
-
-
-@dataclass(slots=True)
-class If:
-    """Branches with their conditions; the last may have None, which is `else`."""
-
-    line: int
-    branches: list[tuple[list[Node] | None, list[Node], int]]
-
-
-@dataclass(slots=True)
-class Case:
-    """Arms with their patterns."""
-
-    line: int
-    word: Word
-    arms: list[tuple[list[str], list[Node], int]]
-
-
-@dataclass(slots=True)
-class Loop:
-    """`for NAME in words`, `for ((…))`, `while` or `until`."""
-
-    line: int
-    kind: str
-    body: list[Node]
-    name: str = ""
-    words: list[Word] = field(default_factory=list)
-    condition: list[Node] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class Group:
-    """`{ … }` or `( … )`."""
-
-    line: int
-    body: list[Node]
-    is_subshell: bool
-
-
-@dataclass(slots=True)
-class Function:
-    """A function's definition."""
-
-    line: int
-    name: str
-    body: Node
-
-
-Node = Simple | Bracket | Pipeline | AndOr | If | Case | Loop | Group | Function
 
 
 @dataclass(slots=True)
@@ -210,254 +71,8 @@ def parse_shell(text: str, first_line: int = 1) -> ShellTree:
             parser.resume_after_line(start, start_line)
 
 
-class _Parser:
-    def __init__(self, text: str, first_line: int) -> None:
-        self.text = text
-        self.position = 0
-        self.line = first_line
-        self._depth = 0
-        self.mended: list[ShellSyntaxError] = []
-        """What bash refuses and we read on: `(` without quotes in the middle of a command."""
-        self._pending: list[tuple[HereDocument, str, bool]] = []
-
-    # -- places in the text
-
-    def at_end(self) -> bool:
-        return self.position >= len(self.text)
-
-    def resume_after_line(self, start: int, line: int) -> None:
-        newline = self.text.find("\n", start)
-        self.position = len(self.text) if newline < 0 else newline + 1
-        self.line = line + 1
-        self._depth = 0
-        self._pending.clear()
-
-    def _skip_blanks(self) -> None:
-        """Blanks, continued lines and a comment; not the newline."""
-        text = self.text
-        while self.position < len(text):
-            character = text[self.position]
-            if character in " \t\r":
-                self.position += 1
-            elif text.startswith("\\\n", self.position) or text.startswith("\\\r\n", self.position):
-                self.position = text.index("\n", self.position) + 1
-                self.line += 1
-            elif character == "#":
-                newline = text.find("\n", self.position)
-                self.position = len(text) if newline < 0 else newline
-            else:
-                return
-
-    def _operator(self) -> str | None:
-        for operator in _OPERATORS:
-            if self.text.startswith(operator, self.position):
-                if operator in ("<", ">") and self.text.startswith("(", self.position + 1):
-                    return None  # process substitution is part of a word
-                return operator
-        return None
-
-    def _take(self, operator: str) -> None:
-        self.position += len(operator)
-        if operator == "\n":
-            self.line += 1
-            self._read_documents()
-
-    def skip_separators(self) -> None:
-        """Newlines, `;` and `&` between statements."""
-        while True:
-            self._skip_blanks()
-            operator = self._operator()
-            if operator not in ("\n", ";", "&"):
-                return
-            self._take(operator)
-
-    def end_statement(self) -> None:
-        self._skip_blanks()
-        operator = self._operator()
-        if self.at_end() or operator in ("\n", ";", "&"):
-            return
-        raise ShellSyntaxError(
-            self.line, f"`{self.text[self.position : self.position + 20]}` is not expected here"
-        )
-
-    # -- words
-
-    def _word(self, *, in_array: bool = False) -> Word | Assignment:
-        start_line = self.line
-        match = _ASSIGNMENT.match(self.text, self.position)
-        if match is not None and not in_array:
-            self.position = match.end()
-            appends = match[3] == "+"
-            if self.text.startswith("(", self.position):
-                return Assignment(match[1], start_line, self._array(), appends, match[2])
-            return Assignment(match[1], start_line, Word(self._raw_word(), start_line), appends, match[2])
-        return Word(self._raw_word(), start_line)
-
-    def _array(self) -> list[Word]:
-        start_line = self.line
-        self.position += 1
-        words: list[Word] = []
-        while True:
-            self._skip_blanks()
-            if self.at_end():
-                raise ShellSyntaxError(start_line, "`(` is never closed")
-            if self.text[self.position] == ")":
-                self.position += 1
-                return words
-            if self.text[self.position] == "\n":
-                self._take("\n")
-                continue
-            before = self.position
-            word = self._word(in_array=True)
-            if self.position == before:
-                raise ShellSyntaxError(self.line, "an array holds something that is no word")
-            if isinstance(word, Word):
-                words.append(word)
-
-    def _raw_word(self) -> str:
-        start = self.position
-        pieces: list[str] = []
-        text = self.text
-        while self.position < len(text):
-            character = text[self.position]
-            if text.startswith("\\\n", self.position):
-                pieces.append(text[start : self.position])
-                self.position += 2
-                self.line += 1
-                start = self.position
-            elif character == "\\":
-                self.position += 2
-            elif character in "'\"`$" or (character in "<>" and text.startswith("(", self.position + 1)):
-                self._skip_quoted()
-            elif character in _WORD_ENDS:
-                if character == "(" and text[start : self.position].endswith(("@", "+", "?", "*", "!")):
-                    self._skip_balanced("(", ")")  # an extended glob
-                    continue
-                break
-            else:
-                self.position += 1
-        self.position = min(self.position, len(text))
-        pieces.append(text[start : self.position])
-        return "".join(pieces)
-
-    def _skip_quoted(self) -> None:
-        """Past one quoted string, expansion or substitution, whose first character is here."""
-        text, start_line = self.text, self.line
-        character = text[self.position]
-        if character == "'":
-            self._skip_to("'", self.position + 1, start_line)
-        elif character == '"':
-            self.position += 1
-            while True:
-                if self.at_end():
-                    raise ShellSyntaxError(start_line, "a double quote is never closed")
-                character = text[self.position]
-                if character == '"':
-                    self.position += 1
-                    return
-                if character in "$`":
-                    self._skip_quoted()
-                else:
-                    self._step()
-        elif character == "`":
-            self._skip_to("`", self.position + 1, start_line)
-        elif character in "<>":
-            self.position += 1
-            self._skip_balanced("(", ")")
-        elif text.startswith("$'", self.position):
-            self.position += 2
-            while not self.at_end() and text[self.position] != "'":
-                self._step()
-            self.position += 1
-        elif text.startswith("$(", self.position):
-            self.position += 1
-            self._skip_balanced("(", ")")
-        elif text.startswith("${", self.position):
-            self.position += 1
-            self._skip_balanced("{", "}")
-        else:
-            self.position += 1
-
-    def _step(self) -> None:
-        """One character, or an escaped one."""
-        if self.text[self.position] == "\\":
-            self.position += 1
-        if self.position < len(self.text) and self.text[self.position] == "\n":
-            self.line += 1
-        self.position += 1
-
-    def _skip_to(self, closing: str, start: int, start_line: int) -> None:
-        end = self.text.find(closing, start)
-        if end < 0:
-            raise ShellSyntaxError(start_line, f"a {closing} is never closed")
-        self.line += self.text.count("\n", start, end)
-        self.position = end + 1
-
-    def _skip_balanced(self, opening: str, closing: str) -> None:
-        start_line, depth = self.line, 0
-        self._depth += 1
-        if self._depth > MAX_DEPTH:
-            raise ShellSyntaxError(start_line, "nested too deeply")
-        text = self.text
-        documents: list[tuple[str, bool]] = []
-        while True:
-            if self.at_end():
-                raise ShellSyntaxError(start_line, f"`{opening}` is never closed")
-            character = text[self.position]
-            if character == opening:
-                depth += 1
-                self.position += 1
-            elif character == closing:
-                depth -= 1
-                self.position += 1
-                if depth == 0:
-                    break
-            elif character in '"`$' or (character == "'" and opening == "("):
-                self._skip_quoted()  # between `${` and `}` an apostrophe is mostly part of a message
-            elif (
-                opening == "("
-                and text.startswith("<<", self.position)
-                and (match := _HEREDOC.match(text, self.position))
-            ):
-                documents.append((match[2].strip("'\"\\"), match[1] == "-"))
-                self.position = match.end()
-            elif character == "\n" and documents:
-                self.line += 1
-                self.position += 1
-                for delimiter, strips in documents:
-                    self._document_text(delimiter, strips=strips)
-                documents.clear()
-            elif opening == "(" and character == "#" and text[self.position - 1] in " \t\n":
-                newline = text.find("\n", self.position)
-                self.position = len(text) if newline < 0 else newline
-            else:
-                self._step()
-        self._depth -= 1
-
-    # -- here-documents
-
-    def _read_documents(self) -> None:
-        for document, delimiter, strips in self._pending:
-            document.line = self.line
-            document.text = self._document_text(delimiter, strips=strips)
-        self._pending.clear()
-
-    def _document_text(self, delimiter: str, *, strips: bool) -> str:
-        lines: list[str] = []
-        while not self.at_end():
-            newline = self.text.find("\n", self.position)
-            end = len(self.text) if newline < 0 else newline
-            line = self.text[self.position : end].rstrip("\r")
-            self.position = min(end + 1, len(self.text))
-            self.line += 1
-            if strips:
-                line = line.lstrip("\t")
-            if line == delimiter or line.strip() == delimiter:
-                break
-            lines.append(line)
-        return "".join(f"{line}\n" for line in lines)
-
-    # -- statements
+class _Parser(Scanner):
+    """Recursive descent over what the scanner finds."""
 
     def and_or(self) -> Node:
         line = self.line
@@ -499,12 +114,12 @@ class _Parser:
         for word in reserved:
             if self.text.startswith(word, self.position):
                 after = self.text[self.position + len(word) : self.position + len(word) + 1]
-                if after == "" or after in _WORD_ENDS or after == "\r":
+                if after == "" or after in WORD_ENDS or after == "\r":
                     return True
         return False
 
     def _skip_reserved(self) -> None:
-        while not self.at_end() and self.text[self.position] not in _WORD_ENDS:
+        while not self.at_end() and self.text[self.position] not in WORD_ENDS:
             self.position += 1
         self._skip_blanks()
 
@@ -733,7 +348,7 @@ class _Parser:
             command.documents.append(HereDocument(self._raw_word(), line, expands=True))
             return True
         if operator in ("<<", "<<-"):
-            match = _HEREDOC.match(self.text, self.position)
+            match = HEREDOC.match(self.text, self.position)
             if match is None:
                 raise ShellSyntaxError(self.line, "`<<` has no delimiter")
             self.position = match.end()
