@@ -102,6 +102,7 @@ def over(stronger: Settings, weaker: Settings) -> Settings:
 def _from_configs(paths: tuple[str, ...]) -> tuple[Settings, tuple[InputFile, ...]]:
     from distdoctor.oom.config_files import read_configs
     from distdoctor.oom.configs.join import join_configs
+    from distdoctor.oom.facts.launch import DECIDES_SIZES
 
     configs, inputs = read_configs(paths)
     if unread := [each for each in inputs if not each.read]:
@@ -109,7 +110,7 @@ def _from_configs(paths: tuple[str, ...]) -> tuple[Settings, tuple[InputFile, ..
         raise InputError(unread[0].why_not or f"cannot read `{unread[0].path}`")
     settings, defects = join_configs(configs)
     own = [defect for config in configs for defect in config.defects]
-    stopping = [defect for defect in (*own, *defects) if defect.stops_job]
+    stopping = [defect for defect in (*own, *defects) if defect.stops_job and defect.kind in DECIDES_SIZES]
     if stopping:
         raise UsageError(stopping[0].title, hint=stopping[0].fix)
     return settings, inputs

@@ -41,16 +41,22 @@ def _breakdown(facts: EstimateFacts, *, place_first: bool) -> Table:
     rows.append(("needed on the GPU", None, None, f"{_short(low)}-{_short(high)}"))
     return Table(
         name="oom-breakdown",
-        title=f"Where the memory goes: {worst.role}, GiB, estimated",
+        title=f"Where the memory goes: {worst.role}, GiB, estimated{_when(moments)}",
         columns=(
             Column(name="what"),
             Column(name="start", align="right"),
-            Column(name=f"step 1 ({moments[1].moment.value})", align="right"),
-            Column(name=f"step 2 ({moments[2].moment.value})", align="right"),
+            Column(name="step 1", align="right"),
+            Column(name="step 2", align="right"),
         ),
         rows=tuple(rows),
         place="first" if place_first else "body",
     )
+
+
+def _when(moments: list[MomentBytes]) -> str:
+    """When the steps are at their peak, where it is at the same moment of both."""
+    first, second = moments[1].moment, moments[2].moment
+    return f" (at: {first.value})" if first is second else f" (at: {first.value}, then {second.value})"
 
 
 def assumption_words(facts: EstimateFacts) -> str:

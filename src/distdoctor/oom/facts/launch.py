@@ -77,6 +77,12 @@ class Defect(str, Enum):
     SLOW_BY_DESIGN = "setting that slows the job down"
 
 
+DECIDES_SIZES = frozenset(
+    {Defect.MESH_DOES_NOT_DIVIDE, Defect.BATCH_DOES_NOT_DIVIDE, Defect.MORE_RANKS_THAN_DEVICES}
+)
+"""Kinds after which no sizes can be worked out; a wrong address, for one, changes none."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigDefect:
     """One defect with its words: what is wrong (at most 80 characters), why it matters, what to do."""
