@@ -278,8 +278,10 @@ def read_options(words: Sequence[Entry]) -> Section:
         if equals:
             entries[name] = Entry(name=key, value=value, line=line)
             continue
-        values = []
+        values: list[Entry] = []
         while place < len(words) and not _is_option(as_word(words[place].value)):
+            if values and re.match(r"\+{0,2}[A-Za-z_][\w.]*=", as_word(words[place].value) or ""):
+                break
             values.append(words[place])
             place += 1
         if not values:

@@ -10,6 +10,7 @@ from distdoctor.oom.configs.reading import Reading
 from distdoctor.oom.configs.shell import read_script
 from distdoctor.oom.configs.tree import Entry, Section
 from distdoctor.oom.configs.values import as_bytes, as_flag, as_word, template_in
+from distdoctor.oom.configs.word_lines import words_with_lines
 from distdoctor.oom.facts.launch import Defect
 from distdoctor.units import MIB, format_bytes
 
@@ -176,11 +177,10 @@ def find_pod_launch(reading: Reading, pod: Pod, given: dict[str, str]) -> Launch
     script = read_script(text)
     for note in script.notes[:3]:
         reading.note(f"in the container's script: {note}")
+    lines = text.split("\n")
     launches = []
     for command in script.commands:
-        line_words = [
-            _filled(Entry(name="", value=each.text, line=start + each.line), known) for each in command.tokens
-        ]
+        line_words = [_filled(each, known) for each in words_with_lines(command, lines, offset=start)]
         found = find_launch(line_words)
         if found is not None:
             launches.append(found)

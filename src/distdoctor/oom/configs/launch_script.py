@@ -16,6 +16,7 @@ from distdoctor.oom.configs.trainer import SURE, read_trainer
 from distdoctor.oom.configs.training_flags import read_training_flags
 from distdoctor.oom.configs.tree import Entry
 from distdoctor.oom.configs.variables import read_variables
+from distdoctor.oom.configs.word_lines import words_with_lines
 from distdoctor.oom.facts.launch import ConfigFamily, ConfigKey, Defect, LaunchConfig
 
 _LAUNCHER = re.compile(
@@ -50,7 +51,12 @@ def read(path: str, text: str) -> LaunchConfig:
     """What the script starts. Never raises for what it holds: lines that are no shell are noted."""
     reading = Reading(path=path, family=ConfigFamily.HF_TRAINER)
     script = read_script(text)
-    launches = [(launch, command) for command in script.commands if (launch := find_launch(_words(command)))]
+    lines = text.split("\n")
+    launches = [
+        (launch, command)
+        for command in script.commands
+        if (launch := find_launch(words_with_lines(command, lines)))
+    ]
     for note in script.notes:
         reading.note(note)
     if not launches:
@@ -83,10 +89,6 @@ def read(path: str, text: str) -> LaunchConfig:
         )
     reading.leave_open("the number of ranks", "the launcher's options do not say it", settles="world_size")
     return reading.done()
-
-
-def _words(command: Command) -> list[Entry]:
-    return [Entry(name="", value=each.text, line=each.line) for each in command.tokens]
 
 
 def _weight(launch: Launch) -> int:
