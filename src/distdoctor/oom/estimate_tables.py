@@ -41,7 +41,7 @@ def _breakdown(facts: EstimateFacts, *, place_first: bool) -> Table:
     rows.append(("needed on the GPU", None, None, f"{_short(low)}-{_short(high)}"))
     return Table(
         name="oom-breakdown",
-        title=f"Where the memory goes: {worst.role}, GiB, estimated{_when(moments)}",
+        title=f"Where the memory goes, in GiB, estimated: {worst.role}",
         columns=(
             Column(name="what"),
             Column(name="start", align="right"),
@@ -49,14 +49,9 @@ def _breakdown(facts: EstimateFacts, *, place_first: bool) -> Table:
             Column(name="step 2", align="right"),
         ),
         rows=tuple(rows),
+        note=f"peak of step 1: {moments[1].moment.value}; of step 2: {moments[2].moment.value}",
         place="first" if place_first else "body",
     )
-
-
-def _when(moments: list[MomentBytes]) -> str:
-    """When the steps are at their peak, where it is at the same moment of both."""
-    first, second = moments[1].moment, moments[2].moment
-    return f" (at: {first.value})" if first is second else f" (at: {first.value}, then {second.value})"
 
 
 def assumption_words(facts: EstimateFacts) -> str:
