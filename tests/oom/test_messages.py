@@ -320,6 +320,18 @@ def test_a_message_of_pytorch_is_surer_than_a_kernel_log() -> None:
     assert 0 < sniff_oom("job.log", torchrun_table(0, 0, 7).encode()) < 0.5
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "n1:31:77 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n" * 3,
+        "n1:31:77 [3] include/shm.h:28 NCCL WARN Call to posix_fallocate failed : No space left on device\n",
+        "# nThread 1 nGpus 8 minBytes 8 maxBytes 134217728\n  8  2  float  sum  -1  33.9  0.00  0.00  0\n",
+    ],
+)
+def test_logs_of_nccl_are_left_to_their_reader(text: str) -> None:
+    assert sniff_oom("nccl.log", text.encode()) == 0.0
+
+
 def test_thousands_of_ranks_are_read_each_once() -> None:
     one = prefixed("[rank%d]: ", traceback(*IN_MLP) + FULL)
     text = "".join(one.replace("%d", str(rank)) for rank in range(2000))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from distdoctor.oom.explain_cause import Judged
-from distdoctor.oom.explain_words import rank_words, size_words
+from distdoctor.oom.explain_words import MAX_TITLE, rank_words, size_words
 from distdoctor.oom.explained import explained
 from distdoctor.oom.facts.events import ExplainFacts
 from distdoctor.report.checking import Found, finding_of
@@ -68,7 +68,7 @@ def change_findings(old: ExplainFacts, new: ExplainFacts) -> list[Finding]:
     shown = [f"{what}: {_word(before)}, now {_word(now)}" for what, before, now in changed]
     title = _title(changed)
     found = Found(
-        title=title[:80],
+        title=title,
         severity=Severity.INFO,
         confidence=Confidence.HIGH,
         evidence=tuple(Evidence(text=text, source="both messages") for text in shown[:8])
@@ -88,7 +88,14 @@ def _title(changed: list[tuple[str, Scalar, Scalar]]) -> str:
     if not changed:
         return "the same failure as before: cause, phase and sizes are equal"
     names = [what for what, _, _ in changed]
-    return f"changed since the earlier failure: {', '.join(names)}"
+    for number in range(len(names), 0, -1):
+        more = len(names) - number
+        title = f"changed since the earlier failure: {', '.join(names[:number])}" + (
+            f" and {more} more" if more else ""
+        )
+        if len(title) <= MAX_TITLE:
+            return title
+    return "changed since the earlier failure"
 
 
 def _word(value: Scalar) -> str:

@@ -7,7 +7,7 @@ import re
 from distdoctor.oom.causes.frame_words import words
 from distdoctor.oom.causes.kinds import Cause, Verdict
 from distdoctor.oom.explain_numbers import Account
-from distdoctor.oom.explain_sizes import logits_shape
+from distdoctor.oom.explain_sizes import logits_shape, may_be_logits
 from distdoctor.oom.facts.events import Hints, OomEvent, Phase
 from distdoctor.report.model import Confidence
 
@@ -164,15 +164,14 @@ def _logits(event: OomEvent, account: Account, hints: Hints) -> Verdict | None:
         if shape is not None:
             return Cause.LOGITS, Confidence.HIGH, f"{where}; the size is that of {shape}"
         return Cause.LOGITS, Confidence.MEDIUM, where
-    if shape is not None and hints.vocab_sizes:
-        return Cause.LOGITS, Confidence.MEDIUM, f"the size is that of {shape}", Cause.ACTIVATIONS
-    assigned = re.search(r"\blogits\s*=", event.nearby)
-    any_shape = logits_shape(event.requested_bytes, ())
-    if assigned and any_shape is not None:
+    in_layer = any(_LAYERS.match(frame.function) for frame in event.frames[-4:])
+    if shape is not None and hints.is_vocab_told and not in_layer:
+        return Cause.LOGITS, Confidence.LOW, f"the size is that of {shape}", Cause.ACTIVATIONS
+    if re.search(r"\blogits\s*=", event.nearby) and may_be_logits(event.requested_bytes) and not in_layer:
         return (
             Cause.LOGITS,
             Confidence.LOW,
-            f"logits are computed beside the message, and the size may be theirs (for example {any_shape})",
+            "logits are computed in the lines beside the message",
             Cause.ACTIVATIONS,
         )
     return None

@@ -145,6 +145,8 @@ class Hints:
     zero_stage: int | None = None
     num_ranks: int | None = None
     vocab_sizes: tuple[int, ...] = ()
+    is_vocab_told: bool = False
+    """A `vocab_size` stands in the text; else the sizes are those of a model family that it names."""
     gpu_names: tuple[str, ...] = ()
     expandable_segments: bool | None = None
     memory_fraction: float | None = None

@@ -108,7 +108,7 @@ _WINDOWS = re.compile(r"\b[A-Z]:\\|[A-Z]:\\\\|WinError|\bpython\.exe\b|win_amd64
 _MIG = re.compile(r"\bMIG\b|MIG-[0-9a-fA-F]|\b[1-7]g\.\d{1,3}gb\b")
 
 # Of a large log the words that tell stand near its ends and near its messages. Our own bound.
-_MAX_CHARACTERS = 8 << 20
+_MAX_CHARACTERS = 2 << 20
 
 
 def hints_in(text: str) -> Hints:
@@ -120,6 +120,7 @@ def hints_in(text: str) -> Hints:
         zero_stage=_zero_stage(text),
         num_ranks=_most(_NUM_RANKS.finditer(text)),
         vocab_sizes=_vocabularies(text),
+        is_vocab_told=_VOCAB.search(text) is not None,
         gpu_names=tuple(dict.fromkeys(match[1].strip() for match in list(_GPU_NAME.finditer(text))[:200]))[
             :8
         ],
@@ -142,6 +143,7 @@ def joined_hints(all_hints: Sequence[Hints]) -> Hints:
         zero_stage=max(stages) if stages else None,
         num_ranks=max(ranks) if ranks else None,
         vocab_sizes=tuple(dict.fromkeys(size for each in all_hints for size in each.vocab_sizes))[:8],
+        is_vocab_told=any(each.is_vocab_told for each in all_hints),
         gpu_names=tuple(dict.fromkeys(name for each in all_hints for name in each.gpu_names))[:8],
         expandable_segments=any(known) if known else None,
         memory_fraction=fractions[0] if fractions else None,

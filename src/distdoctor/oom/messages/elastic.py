@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from distdoctor.oom.facts.events import RankFailure
 from distdoctor.oom.messages.lines import LogLine
+
+_MAX_LINE = 1 << 60
 
 # Rows beyond this are not kept. Our own bound: more ranks than any job that prints one table.
 _MAX_ROWS = 100_000
@@ -17,15 +20,7 @@ _HOST = re.compile(r"^\s*host\s*: (\S+)")
 _EXIT = re.compile(r"^\s*exitcode\s*: (-?\d+) \(pid: (\d+)\)")
 _ROOT = re.compile(r"Root Cause \(first observed failure\)")
 _OTHERS = re.compile(r"^\s*(?:Other Failures|Failures):")
-
-
-@dataclass(slots=True)
-class _Row:
-    host: str | None = None
-    rank: int | None = None
-    local_rank: int | None = None
-    is_first: bool = False
-    lines: list[int] = field(default_factory=list)
+_BEGINNINGS = ("rank ", "host ", "exitcode ", "====", "----", "Root Cause", "Other Failures", "Failures:")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,14 +29,15 @@ class FailureTable:
 
     rows: tuple[RankFailure, ...]
     spans: tuple[tuple[int, int, int], ...]
-    """First line, last line (numbers from 1) and the index of the row."""
+    """First line, last line (numbers from 1) and the index of the row, in order of lines."""
 
     def row_at(self, number: int) -> RankFailure | None:
         """The row that holds line `number`."""
-        for first, last, index in self.spans:
-            if first <= number <= last:
-                return self.rows[index]
-        return None
+        place = bisect_right(self.spans, (number, _MAX_LINE, _MAX_LINE)) - 1
+        if place < 0:
+            return None
+        _, last, index = self.spans[place]
+        return self.rows[index] if number <= last else None
 
 
 def read_failures(lines: Sequence[LogLine]) -> FailureTable:
@@ -54,7 +50,7 @@ def read_failures(lines: Sequence[LogLine]) -> FailureTable:
     started = 0
     for line in lines:
         text = line.text
-        if ":" not in text and "===" not in text and "---" not in text:
+        if not text.lstrip().startswith(_BEGINNINGS):
             continue
         if _ROOT.search(text) or _OTHERS.match(text) or text.startswith(("=====", "-----")):
             if current is not None:

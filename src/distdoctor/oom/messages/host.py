@@ -27,7 +27,7 @@ _KILLED = re.compile(
     r"failed \(exitcode: (?P<a>-9|137)\)(?: local_rank: (?P<local>\d+))?(?: \(pid: (?P<pid_a>\d+)\))?"
     r"|exitcode\s*:\s*(?P<b>-9|137)\b(?: \(pid: (?P<pid_b>\d+)\))?"
     r"|Signal 9 \(SIGKILL\) received by PID (?P<pid_c>\d+)"
-    r"|(?:exits? with return code|exit(?:ed)?(?: with)? (?:code|status)|exitCode|exit_code|ExitCode|exit status|return code)"
+    r"|(?:exits? with return code|exit(?:ed)?(?: with)? (?:code|status)|exitCode|exit_code|ExitCode|[Ee]xit [Cc]ode|exit status|return code)"
     r"\s*[:=]?\s*(?P<d>-9|137)\b"
     r"|terminated with signal SIGKILL|died with <Signals\.SIGKILL: 9>|SIGKILL\(-9\)"
     r"|DataLoader worker \(pid\(?s?\)?\s*(?P<pid_e>\d+)\) is killed by signal: Killed"

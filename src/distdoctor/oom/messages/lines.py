@@ -37,30 +37,30 @@ class LogLine:
 # Shorter lines with a backslash and an n are paths of Windows rather than escaped logs. Our own bound.
 _MIN_ESCAPED = 120
 
-# Order matters only for speed: each is tried at the start of what is left.
-_RANK = re.compile(r"\s*\[(?:[Gg]lobal[ _-]?)?[Rr]ank[ _:=]?(\d{1,6})(?:/\d+)?\]:? ?")
-_WORD_RANK = re.compile(r"\s*(?:\[|\()?[Rr]ank[ _:=]?(\d{1,6})(?:\]|\))?:[ \t]")
-_ROLE = re.compile(r"\s*\[(?:default|trainer|worker|role_?)[ _]?(\d{1,4})\]: ?")
-_MPI = re.compile(r"\s*\[\d+,(\d{1,6})\](?:<std(?:err|out|diag)>:?)? ?")
+_RANK = re.compile(r" ?\[(?:[Gg]lobal[ _-]?)?[Rr]ank[ _:=]?(?P<rank>\d{1,6})(?:/\d+)?\]:? ?")
+_WORD_RANK = re.compile(r" ?\(?[Rr]ank[ _:=]?(?P<rank>\d{1,6})\)?:[ \t]")
+# torchrun: the role's name and the local rank.
+_ROLE = re.compile(r" ?\[(?:default|trainer|worker|role_?)[ _]?(?P<local>\d{1,4})\]: ?")
+_MPI = re.compile(r" ?\[\d+,(?P<rank>\d{1,6})\](?:<std(?:err|out|diag)>:?)? ?")
 _RAY = re.compile(
-    r"\s*\((?P<name>[\w.:<>()\[\]/-]{1,80}?)(?:[ ,]+rank=(?P<rank>\d+))?[ ,]+pid=(?P<pid>\d+)(?:, ip=(?P<ip>[\w.:-]+))?\)"
-    r"(?:\s*\[repeated \d+x[^\]]*\])? ?"
+    r" ?\((?P<name>[\w.:<>()\[\]/-]{1,80}?)(?:[ ,]+rank=(?P<rank>\d+))?[ ,]+pid=(?P<pid>\d+)(?:, ip=(?P<ip>[\w.:-]+))?\)"
+    r"(?: *\[repeated \d+x[^\]]*\])? ?"
 )
 _VLLM_WORKER = re.compile(r"(?:TP|Worker_|rank)(\d+)$")
-_POD = re.compile(r"\s*\[?pod/(?P<pod>[\w.-]+)(?:/[\w.-]+)?\]? ")
+_POD = re.compile(r" ?\[?pod/(?P<pod>[\w.-]+)(?:/[\w.-]+)?\]? ")
 _TIME = re.compile(
-    r"\s*\[?\d{4}[-/]\d{2}[-/]\d{2}[T _]\d{2}:\d{2}:\d{2}(?:[.,]\d+)?(?:Z| ?[+-]\d{2}:?\d{2}| UTC)?\]?:? ?"
+    r" ?\[?\d{4}[-/]\d{2}[-/]\d{2}[T _]\d{2}:\d{2}:\d{2}(?:[.,]\d+)?(?:Z| ?[+-]\d{2}:?\d{2}| UTC)?\]?:? ?"
 )
 _LEVEL = re.compile(
-    r"\s*(?:[IWEF]\d{4} \d{2}:\d{2}:\d{2}\.\d+ +\d+ [\w./-]+:\d+\] ?"
+    r" ?(?:[IWEF]\d{4} \d{2}:\d{2}:\d{2}\.\d+ +\d+ [\w./-]+:\d+\] ?"
     r"|\[?(?:ERROR|INFO|WARNING|WARN|CRITICAL|DEBUG|error|stderr|stdout)\]?(?: \d{2}-\d{2} \d{2}:\d{2}:\d{2}(?:\.\d+)?)?:? "
     r"|\[[\w./-]+\.(?:py|cpp|cc):\d+(?::[\w<>]+)?\] "
     r"|(?:stderr|stdout) [FP] )"
 )
-_HOST = re.compile(r"(?P<host>[a-z](?=[\w.-]*\d)[\w.-]{1,60}): (?=\S|  )")
+_HOST = re.compile(r" ?(?P<host>[a-z](?=[\w.-]*\d)[\w.-]{1,60}): (?=\S|  )")
 _LABEL = re.compile(r"\s{0,5}(\d{1,5}): ?")
-_PREFIX_STARTS = frozenset("[(0123456789 \t")
-_LEVEL_STARTS = frozenset("IWEFCDsep")
+_BRACKETED = (_RANK, _TIME, _ROLE, _LEVEL, _MPI, _POD)
+_LEVEL_STARTS = "IWEFCDsep"
 
 
 def split_lines(text: str, *, trigger: re.Pattern[str]) -> list[LogLine]:
@@ -110,37 +110,52 @@ def _strip(line: str, *, labelled: bool) -> tuple[Origin, str]:
     if labelled and (match := _LABEL.match(rest)):
         rank, rest = int(match[1]), rest[match.end() :]
     for _ in range(_MAX_PREFIXES):
-        if not rest:
+        match = _prefix(rest)
+        if match is None:
             break
-        first = rest[0]
-        if first in _PREFIX_STARTS:
-            if match := _RANK.match(rest):
-                rank = int(match[1])
-            elif match := _ROLE.match(rest):
-                local_rank = int(match[1])
-            elif match := _MPI.match(rest):
-                rank = int(match[1])
-            elif match := _RAY.match(rest):
-                pid, host = int(match["pid"]), match["ip"] or host
-                if match["rank"]:
-                    rank = int(match["rank"])
-                elif found := _VLLM_WORKER.search(match["name"]):
-                    local_rank = int(found[1])
-            elif match := _POD.match(rest):
-                host = match["pod"]
-            elif not (match := _TIME.match(rest) or _LEVEL.match(rest)):
-                break
-        elif match := _WORD_RANK.match(rest):
-            rank = int(match[1])
-        elif (first in _LEVEL_STARTS and (match := _LEVEL.match(rest))) or (match := _TIME.match(rest)):
-            pass
-        elif first == "p" and (match := _POD.match(rest)):
-            host = match["pod"]
-        elif match := _HOST.match(rest):
-            host = match["host"]
-        else:
-            break
+        for name, value in match.groupdict().items():
+            if value is None:
+                continue
+            if name.startswith("rank"):
+                rank = int(value)
+            elif name == "local":
+                local_rank = int(value)
+            elif name == "pid":
+                pid = int(value)
+            elif name == "name":
+                worker = _VLLM_WORKER.search(value)
+                local_rank = int(worker[1]) if worker else local_rank
+            else:
+                host = value
         rest = rest[match.end() :]
     if rank is local_rank is pid is None and host is None:
         return NOBODY, rest
     return Origin(rank, local_rank, host, pid), rest
+
+
+def _prefix(rest: str) -> re.Match[str] | None:
+    """The next thing that a launcher or logger put before a line; chosen by its first character, for speed."""
+    # Two spaces are the indentation of a traceback, not of a prefix.
+    if rest[:2] == "  ":
+        return None
+    first = rest[1:2] if rest[:1] == " " else rest[:1]
+    match: re.Match[str] | None = None
+    if first == "[":
+        for pattern in _BRACKETED:
+            if match := pattern.match(rest):
+                return match
+    elif first == "(":
+        match = _RAY.match(rest) or _WORD_RANK.match(rest)
+    elif first.isdigit():
+        match = _TIME.match(rest)
+    elif first in _LEVEL_STARTS:
+        match = _LEVEL.match(rest) or _POD.match(rest)
+        if match is None and first.islower() and ": " in rest[:64]:
+            match = _HOST.match(rest)
+    elif first in "rR":
+        match = _WORD_RANK.match(rest)
+        if match is None and ": " in rest[:64]:
+            match = _HOST.match(rest)
+    elif first.islower() and ": " in rest[:64]:
+        match = _HOST.match(rest)
+    return match

@@ -24,7 +24,7 @@ TRIGGER = re.compile(
     r"out of memory|Out of memory|Out Of Memory|out-of-memory|OUT_OF_(?:DEVICE_|HOST_)?MEMORY|OUT_OF_RESOURCES|would exceed allowed memory|RESOURCE_EXHAUSTED|Invalid buffer size"
     r"|ALLOC_FAILED|CUBLAS_STATUS_NOT_INITIALIZED|INSUFFICIENT_RESOURCES|status_memory_error|cudaErrorMemoryAllocation|hipErrorOutOfMemory|AllocFailed"
     r"|valid cuDNN algorithm|[Hh]ostAlloc|[Hh]ostRegister|MallocHost|Failed to (?:CUDA|HIP|Cuda)|HCCL|oom[-_]kill|oom-killer|oomd|OOMKilled|oom_kill"
-    r"|exit ?[Cc]ode|exit_code|ExitCode|exit status|return code|SIGKILL|signal 9|Killed|memory limit|TERM_MEMLIMIT|MEMLIMIT|PBS: job killed|MemoryLimit|memory pressure|OutOfMemoryError|running low on memory"
+    r"|[Ee]xit ?[Cc]ode|exit_code|ExitCode|exit status|return code|SIGKILL|signal 9|Killed|memory limit|TERM_MEMLIMIT|MEMLIMIT|PBS: job killed|MemoryLimit|memory pressure|OutOfMemoryError|running low on memory"
     r"|you tried to allocate|Unable to allocate|memory allocation of|Cannot allocate memory|bad_alloc|MemoryError|insufficient shared memory|Bus error"
     r"|No space left on device|shared memory segment|/dev/shm/nccl|startup is less than desired|cache blocks|KV cache memory: -|Resource temporarily unavailable|torch_\d+"
     # A line that was cut within the first words of a message.
