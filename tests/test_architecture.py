@@ -137,6 +137,12 @@ def test_nothing_runs_what_evidence_says(path: Path) -> None:
     assert forbidden_calls(ast.parse(path.read_text())) == []
 
 
+@pytest.mark.parametrize("path", FILES, ids=relative_name)
+def test_nothing_imports_an_unpickler(path: Path) -> None:
+    """Pickles are read by oom/snapshots/unpickle.py, which has no code that imports or calls what a file names."""
+    assert not {"pickle", "_pickle", "marshal", "shelve", "dill", "cloudpickle"} & set(imports_of(path))
+
+
 @pytest.mark.parametrize(
     "code",
     [
