@@ -31,6 +31,9 @@ from distdoctor.oom.settings import Optimizer
         "1.2.3.x:29500",
         "ip",
         "fill me",
+        "my_ip",
+        "node.example.com",
+        "changeme",
     ],
 )
 def test_placeholders_are_no_addresses(text: str) -> None:
@@ -53,6 +56,9 @@ def test_placeholders_are_no_addresses(text: str) -> None:
         "gpu42",
         "master",
         "head-node",
+        "my-job-0.my-job",
+        "node-example-3",
+        "put-01",
         "$(hostname)",
     ],
 )

@@ -23,6 +23,13 @@ USUAL_GPU = "h100-80gb"
 def _run(facts: ConfigFacts) -> Sequence[Outcome]:
     if missing := no_configuration(facts):
         return missing
+    if facts.joined.strategy is None and (unopened := facts.unopened()):
+        named = ", ".join(unopened[:3])
+        return [
+            not_said(
+                f"no estimate: the strategy is in {named}, which was not given", how="give it as another file"
+            )
+        ]
     try:
         job = resolve(facts.joined)
     except UsageError as error:

@@ -84,7 +84,7 @@ def read(path: str, text: str) -> LaunchConfig:
     root = _root(reading, path, text)
     _keys(reading, root)
     kind = _distributed_type(reading, root)
-    _precision(reading, root, kind)
+    read_precision(reading, root, kind)
     read_root(reading, root, kind)
     dynamo = root.section("dynamo_config")
     backend = dynamo.first("dynamo_backend", "backend") or root.get("dynamo_backend")
@@ -165,8 +165,8 @@ def _distributed_type(reading: Reading, root: Section) -> str | None:
     return kind
 
 
-def _precision(reading: Reading, root: Section, kind: str | None) -> None:
-    """commands/launch.py: no `mixed_precision` in file or command line is "no"."""
+def read_precision(reading: Reading, root: Section, kind: str | None) -> None:
+    """In which types it computes. commands/launch.py: no `mixed_precision` in file or command line is "no"."""
     entry = root.get("mixed_precision") or root.get("fp16")
     word: str | None = "no"
     if entry is not None and entry.value is not None and not isinstance(entry.value, bool):

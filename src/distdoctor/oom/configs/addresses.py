@@ -8,7 +8,8 @@ import re
 from distdoctor.oom.configs.values import template_in
 
 _WORDS = re.compile(
-    r"(?:^|[_\W])(?:your|my|fill|change|replace|todo|example|placeholder|insert|put|enter)(?:[_\W]|$)|"
+    r"(?:^|[_\W])(?:your|fill|change|changeme|replace|todo|placeholder|insert)(?:[_\W]|$)|"
+    r"^my[_-]?(?:ip|addr|address|host|hostname|node|master)$|\bexample\.(?:com|org|net)$|"
     r"^(?:(?:main|master|head|host|node|server|rank)[_-]?)*(?:process[_-]?|node[_-]?|0[_-]?)*(?:ip|addr|address|hostname)(?:[_-]?here)?$|"
     r"^(?:xx+|x|\.\.\.+|tbd|n/?a|foo|bar)$",
     re.IGNORECASE,

@@ -12,7 +12,7 @@ from distdoctor.oom.configs.adapters import read_adapter
 from distdoctor.oom.configs.fsdp import option, read_fsdp, version_of
 from distdoctor.oom.configs.model_name import name_model
 from distdoctor.oom.configs.reading import Reading
-from distdoctor.oom.configs.trainer import read_attention, take_optimizer
+from distdoctor.oom.configs.trainer import assume_plain_copies, read_attention, take_optimizer
 from distdoctor.oom.configs.tree import Entry, Section, repeated
 from distdoctor.oom.configs.values import as_flag, as_word, is_auto, words_of
 from distdoctor.oom.configs.yaml_text import read_yaml
@@ -126,9 +126,7 @@ def _strategy(reading: Reading, root: Section) -> None:
             words_key=root.get("fsdp") or root.get("fsdp_config"),
         )
     else:
-        reading.say(
-            "strategy", "neither fsdp nor deepspeed: DDP with several GPUs, every rank holds all states"
-        )
+        assume_plain_copies(reading, why="neither fsdp nor deepspeed is set")
         if (reading.get("dp_shard") or 1) > 1:
             reading.defect(
                 Defect.INEFFECTIVE,

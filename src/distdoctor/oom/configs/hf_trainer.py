@@ -7,7 +7,7 @@ import re
 from distdoctor.errors import InputError
 from distdoctor.oom.configs.json_text import read_json
 from distdoctor.oom.configs.reading import Reading
-from distdoctor.oom.configs.trainer import SURE, read_trainer
+from distdoctor.oom.configs.trainer import SURE, assume_plain_copies, read_trainer
 from distdoctor.oom.configs.tree import Entry, Section, Value, repeated
 from distdoctor.oom.configs.yaml_text import read_yaml
 from distdoctor.oom.facts.launch import ConfigFamily, LaunchConfig
@@ -42,10 +42,9 @@ def read(path: str, text: str) -> LaunchConfig:
     if visible is not None:
         reading.note("`_n_gpu` counts the GPUs of one process; the number of ranks stands in the launcher")
     reading.leave_open("the number of ranks", "the launcher decides", settles="world_size")
-    if reading.get("strategy") is None and not reading.references:
-        reading.note(
-            "no deepspeed and no fsdp: with several GPUs the trainer uses DDP, or what an accelerate file says"
-        )
+    assume_plain_copies(
+        reading, why="neither fsdp nor deepspeed is set, unless an accelerate file says otherwise"
+    )
     return reading.done()
 
 

@@ -13,7 +13,7 @@ from distdoctor.oom.configs.kubernetes_pod import Pod, find_pod_launch, read_pod
 from distdoctor.oom.configs.kubernetes_roles import KINDS, Role, Workload, find_workload
 from distdoctor.oom.configs.launchers import is_counted_later, read_launchers
 from distdoctor.oom.configs.reading import Reading
-from distdoctor.oom.configs.trainer import read_trainer
+from distdoctor.oom.configs.trainer import assume_plain_copies, read_trainer
 from distdoctor.oom.configs.training_flags import read_training_flags
 from distdoctor.oom.configs.tree import Entry, Section, walk
 from distdoctor.oom.configs.values import as_word, template_in
@@ -306,6 +306,8 @@ def _arguments(reading: Reading, launch: Launch) -> None:
         name in names for name in ("per_device_train_batch_size", "model_name_or_path", "model_name", "bf16")
     ):
         read_trainer(reading, launch.arguments)
+        if "per_device_train_batch_size" in names:
+            assume_plain_copies(reading, why="the command names neither fsdp nor deepspeed")
         return
     config = launch.arguments.get("config")
     if config is not None and isinstance(config.value, str):

@@ -12,7 +12,7 @@ from distdoctor.oom.configs.command_line import Launch, find_launch
 from distdoctor.oom.configs.launchers import read_launchers
 from distdoctor.oom.configs.reading import Reading
 from distdoctor.oom.configs.shell import Command, Script, read_script
-from distdoctor.oom.configs.trainer import SURE, read_trainer
+from distdoctor.oom.configs.trainer import SURE, assume_plain_copies, read_trainer
 from distdoctor.oom.configs.training_flags import read_training_flags
 from distdoctor.oom.configs.tree import Entry
 from distdoctor.oom.configs.variables import read_variables
@@ -78,6 +78,8 @@ def read(path: str, text: str) -> LaunchConfig:
     read_variables(reading, variables)
     read_training_flags(reading, launch.arguments)
     read_trainer(reading, launch.arguments)
+    if "per_device_train_batch_size" in launch.arguments:
+        assume_plain_copies(reading, why="the command names neither fsdp nor deepspeed")
     _unset(reading, command)
     config = launch.arguments.get("config")
     if config is not None and isinstance(config.value, str):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from distdoctor.oom.configs.accelerate import read_root
+from distdoctor.oom.configs.accelerate import read_precision, read_root
 from distdoctor.oom.configs.addresses import is_loopback, placeholder_reason
 from distdoctor.oom.configs.command_line import Launch, Launcher
 from distdoctor.oom.configs.reading import Reading
@@ -199,6 +199,8 @@ def _accelerate(reading: Reading, options: Section) -> None:
         root.entries.pop("fsdp_config")
     if kind != "deepspeed":
         root.entries.pop("deepspeed_config")
+    if "mixed_precision" in options:
+        read_precision(reading, root, kind)
     if "num_processes" in options or "num_machines" in options or not file:
         read_root(reading, root, kind)
     elif kind is not None:

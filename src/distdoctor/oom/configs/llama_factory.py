@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from distdoctor.oom.configs.reading import Reading
-from distdoctor.oom.configs.trainer import read_trainer
+from distdoctor.oom.configs.trainer import assume_plain_copies, read_trainer
 from distdoctor.oom.configs.tree import Section, repeated
 from distdoctor.oom.configs.values import as_flag, as_word
 from distdoctor.oom.configs.yaml_text import read_yaml
@@ -64,8 +64,7 @@ def read(path: str, text: str) -> LaunchConfig:
         "the launcher decides (FORCE_TORCHRUN, NNODES, NPROC_PER_NODE)",
         settles="world_size",
     )
-    if reading.get("strategy") is None and not reading.references:
-        reading.note("no deepspeed and no fsdp: with several GPUs LLaMA-Factory trains with DDP")
+    assume_plain_copies(reading, why="neither deepspeed nor fsdp is set")
     return reading.done()
 
 

@@ -144,6 +144,16 @@ def _strategy(reading: Reading, args: Section) -> None:
     reading.set("bucket_cap_mib", float(size) if size is not None else None, bucket)
 
 
+def assume_plain_copies(reading: Reading, *, why: str) -> None:
+    """DDP where nothing shards: it gives way to what another file says, and is left out where one is only named."""
+    if reading.get("strategy") is not None or reading.references:
+        return
+    alone = reading.get("world_size") == 1
+    reading.set("strategy", DataParallel.NONE if alone else DataParallel.DDP, implied=True)
+    if not alone:
+        reading.say("strategy", f"DDP on several GPUs, every rank holds all states: {why}")
+
+
 def _engine(reading: Reading, engine: Entry) -> None:
     if isinstance(engine.value, Section):
         deepspeed.read_section(reading, engine.value)
@@ -269,6 +279,9 @@ def _precision(reading: Reading, args: Section, *, is_trainer: bool) -> None:
     is_open = any(
         each is not None and each.value is not None and as_flag(each.value) is None for each in (brain, half)
     )
+    if reading.references and not is_open:
+        reading.leave_open("the type of parameters", "a file that is named may set it", settles="precision")
+        return
     if is_trainer and not is_open and reading.get("precision") is None:
         reading.set("precision", Precision.FP32, brain or half, implied=True)
         reading.say("precision", "fp32: neither bf16 nor fp16 is on", brain, half)

@@ -133,6 +133,12 @@ class ConfigFacts:
     defects: tuple[ConfigDefect, ...] = ()
     """Of single files and of their combination."""
 
+    def unopened(self) -> tuple[str, ...]:
+        """Files that a given one names, that decide something, and that were not given."""
+        given = {config.path.rsplit("/", 1)[-1] for config in self.configs}
+        named = [each for config in self.configs for each in config.references]
+        return tuple(dict.fromkeys(each for each in named if each.rsplit("/", 1)[-1] not in given))
+
     def still_open(self) -> tuple[tuple[str, Open], ...]:
         """What no file of the job supplies, each with the path of the file that leaves it open."""
         given = {path.rsplit("/", 1)[-1] for path in (config.path for config in self.configs)}
