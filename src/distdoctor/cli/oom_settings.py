@@ -83,6 +83,10 @@ def settings_of_words(
     """What was said, the GPUs to judge it on, and the files that were read. Raises UsageError and InputError."""
     said, inputs = _from_configs(configs) if configs else (Settings(), ())
     cluster = parse_cluster(words.on) if words.on else None
+    if configs and words.vocab is not None and said.model is not None and said.model.shape is not None:
+        # Many scripts leave the vocabulary to a tokenizer that is not here.
+        shape = replace(said.model.shape, vocab_size=words.vocab)
+        said, words = replace(said, model=replace(said.model, shape=shape)), replace(words, vocab=None)
     merged = over(_from_options(words, cluster), said)
     if cluster is None and merged.gpu_type is not None:
         cluster = _cluster_said(merged.gpu_type)

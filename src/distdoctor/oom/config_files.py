@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from distdoctor.errors import InputError, UsageError
-from distdoctor.evidence import find_files
+from distdoctor.evidence import find_files, read_evidence
 from distdoctor.oom.checks.all_config import CONFIG_CHECKS
 from distdoctor.oom.configs.join import config_facts
-from distdoctor.oom.configs.read import read_config
+from distdoctor.oom.configs.read import read_config, read_config_text
 from distdoctor.oom.configs.tables import config_tables
 from distdoctor.oom.estimate import estimate
 from distdoctor.oom.estimate_tables import estimate_tables
@@ -51,9 +52,9 @@ def read_configs(paths: Sequence[str]) -> tuple[list[LaunchConfig], tuple[InputF
     configs: list[LaunchConfig] = []
     inputs: list[InputFile] = []
     errors: list[InputError] = []
-    for path in find_files(paths):
+    for path in _files(paths):
         try:
-            config = read_config(path)
+            config = _read(path)
         except InputError as error:
             errors.append(error)
             inputs.append(InputFile(path=path, kind="configuration", read=False, why_not=error.message))
@@ -63,6 +64,22 @@ def read_configs(paths: Sequence[str]) -> tuple[list[LaunchConfig], tuple[InputF
     if not configs:
         raise errors[0] if errors else InputError("no file was given")
     return configs, tuple(inputs)
+
+
+# `config_registry.py:llama3_8b`: one function of a Python configuration.
+_FUNCTION = re.compile(r"(.+\.py):([A-Za-z_]\w*)")
+
+
+def _files(paths: Sequence[str]) -> list[str]:
+    """The files; what names a function of one is kept as it is."""
+    return [file for path in paths for file in ([path] if _FUNCTION.fullmatch(path) else find_files([path]))]
+
+
+def _read(path: str) -> LaunchConfig:
+    named = _FUNCTION.fullmatch(path)
+    if named is None:
+        return read_config(path)
+    return read_config_text(path, read_evidence(named[1]).text)
 
 
 def _first(tables: tuple[Table, ...]) -> tuple[Table, ...]:

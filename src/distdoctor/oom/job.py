@@ -108,6 +108,8 @@ def resolve(settings: Settings) -> Job:
     schedule = settings.schedule or (Schedule.INTERLEAVED if virtual > 1 else Schedule.ONE_F_ONE_B)
     if schedule is Schedule.ZBV and virtual != 2:
         raise UsageError("the ZB-V schedule has exactly 2 virtual stages on each rank")
+    if shape is not None and not shape.vocab_size:
+        raise UsageError("the size of the vocabulary is not known", hint="give --vocab N")
     if shape is not None:
         check_mesh(mesh, shape, virtual_stages=virtual, sharded=strategy is not DataParallel.NONE)
     elif mesh.ep > 1:

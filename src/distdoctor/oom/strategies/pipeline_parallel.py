@@ -5,7 +5,7 @@ from __future__ import annotations
 from distdoctor.oom.facts.estimate import Amount, Category
 from distdoctor.oom.formulas.buffers import pipeline_bytes
 from distdoctor.oom.formulas.pipeline import in_flight_chunks
-from distdoctor.oom.job import Job
+from distdoctor.oom.job import DEEPSPEED, Job
 from distdoctor.oom.local import LocalModel
 from distdoctor.oom.shape import ModelShape
 from distdoctor.oom.strategies.tensor_parallel import hidden_divisor
@@ -30,17 +30,20 @@ def buffers(local: LocalModel, shape: ModelShape, job: Job) -> tuple[Amount, ...
     """Buffers to receive activations of the stage before, and gradients of the stage behind."""
     if job.mesh.pp == 1:
         return ()
-    chunks = job.virtual_stages
-    directions = 2 * chunks - local.has_embedding - local.has_output
+    directions = 2 * job.virtual_stages - local.has_embedding - local.has_output
+    # torch's stages allocate for all micro-batches at once; DeepSpeed keeps as many buffers as are in flight.
+    batches = job.num_micro_batches
+    if job.strategy in DEEPSPEED:
+        batches = min(batches, job.mesh.pp - local.stage)
     num_bytes = pipeline_bytes(
         job.tokens,
         shape.hidden_size,
         element=job.compute_bytes,
-        num_micro_batches=job.num_micro_batches,
+        num_micro_batches=batches,
         num_directions=directions,
         tp=hidden_divisor(job),
     )
-    how = f"buffers to receive {job.num_micro_batches} micro-batches, {directions} of each"
+    how = f"buffers to receive {batches} micro-batches, {directions} of each"
     return (Amount(category=Category.COMMUNICATION, num_bytes=num_bytes, how=how),)
 
 
