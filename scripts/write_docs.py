@@ -22,6 +22,10 @@ COMMANDS = (
     ("checkup",),
     ("env",),
     ("nccl-bench",),
+    ("oom",),
+    ("oom", "estimate"),
+    ("oom", "explain"),
+    ("oom", "config"),
     ("explain",),
     ("compare",),
     ("report",),
@@ -36,6 +40,11 @@ def check_index() -> str:
     from distdoctor.env.checks.all import ENV_CHECKS
     from distdoctor.env.checks.job import JOB_CHECKS
     from distdoctor.nccl_bench.checks.all import BENCH_CHECKS
+    from distdoctor.oom.checks.all import OOM_CHECKS
+    from distdoctor.oom.checks.all_config import CONFIG_CHECKS
+    from distdoctor.oom.checks.all_estimate import ESTIMATE_CHECKS
+    from distdoctor.oom.checks.all_explain import EXPLAIN_CHECKS
+    from distdoctor.oom.checks.all_snapshot import SNAPSHOT_CHECKS
 
     lines = [
         "# Checks",
@@ -58,7 +67,15 @@ def check_index() -> str:
     lines += ["", "## Of bandwidths and NCCL's log", "", "`nccl-bench` runs all.", ""]
     lines += ["| id | looks at |", "|---|---|"]
     lines += [f"| [{each.id}]({each.id}.md) | {each.title} |" for each in BENCH_CHECKS]
-    listed = {each.id for each in (*ENV_CHECKS, *JOB_CHECKS, *BENCH_CHECKS)}
+    for title, checks in (
+        ("estimates", ESTIMATE_CHECKS),
+        ("launch configurations", CONFIG_CHECKS),
+        ("out-of-memory messages", EXPLAIN_CHECKS),
+        ("memory snapshots", SNAPSHOT_CHECKS),
+    ):
+        lines += ["", f"## Of {title}", "", "| id | looks at |", "|---|---|"]
+        lines += [f"| [{each.id}]({each.id}.md) | {each.title} |" for each in checks]
+    listed = {each.id for each in (*ENV_CHECKS, *JOB_CHECKS, *BENCH_CHECKS, *OOM_CHECKS)}
     lines += ["", "## Of commands", "", "| id | looks at |", "|---|---|"]
     for page in sorted(CHECKS.glob("*.md")):
         if page.stem not in listed and page != INDEX:
