@@ -1194,4 +1194,77 @@ disable_gradient_checkpointing: true
     ),
 )
 
-ALL = (*DEEPSPEED, *ACCELERATE, *TRAINER, *SCRIPTS, *KUBERNETES, *AXOLOTL_LF)
+NEWER = (
+    Sample(
+        name="autoep.json",
+        text="""\
+{
+  "train_micro_batch_size_per_gpu": 1,
+  "bf16": {"enabled": true},
+  "zero_optimization": {"stage": 1},
+  "expert_parallel": {"enabled": true, "autoep_size": 4}
+}
+""",
+        settings={"ep": 4, "strategy": "zero1"},
+        only=(),
+        says=("AutoEP",),
+    ),
+    Sample(
+        name="axo_experts.yml",
+        text="""\
+base_model: Qwen/Qwen3-30B-A3B
+datasets: [{path: a, type: b}]
+sequence_len: 2048
+micro_batch_size: 1
+gradient_accumulation_steps: 1
+bf16: true
+expert_parallel_size: 4
+dp_shard_size: 2
+fsdp_version: 2
+fsdp_config: {reshard_after_forward: true}
+""",
+        settings={"ep": 4, "world_size": 8, "dp_shard": None},
+        model="qwen3-30b-a3b",
+        only=(),
+        says=("dp_shard 2 x ep 4 = 8 ranks",),
+    ),
+    Sample(
+        name="chat.yaml",
+        text="""\
+model_name_or_path: Qwen/Qwen3-4B
+chat_template: "{% for m in messages %}\\n{{ '<|' + m['role'] + '|>\\n' }}{% endfor %}"
+per_device_train_batch_size: 1
+gradient_accumulation_steps: 2
+bf16: true
+max_length: 65536
+""",
+        settings={"micro_batch": 1, "seq_len": 65536, "strategy": "ddp"},
+        model="qwen3-4b",
+        only=(),
+    ),
+    Sample(
+        name="cpu_job.yaml",
+        text="""\
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: elastic}
+spec:
+  elasticPolicy: {rdzvBackend: c10d, minReplicas: 1, maxReplicas: 3}
+  pytorchReplicaSpecs:
+    Worker:
+      replicas: 2
+      template:
+        spec:
+          containers:
+          - name: pytorch
+            image: i
+            resources: {requests: {cpu: 4}}
+            command: [python, -m, torch.distributed.run, train.py, --batch-size=32]
+""",
+        settings={"num_nodes": 2, "world_size": 2},
+        only=(),
+        says=("elastic", "2 nodes x 1 rank = 2"),
+    ),
+)
+
+ALL = (*NEWER, *DEEPSPEED, *ACCELERATE, *TRAINER, *SCRIPTS, *KUBERNETES, *AXOLOTL_LF)

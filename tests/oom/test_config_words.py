@@ -121,6 +121,7 @@ def test_a_slip_is_told_from_another_word() -> None:
     assert near_name("stage", known) is None
     assert near_name("_comment", known) is None
     assert near_name("monitoring", known) is None
+    assert near_name("expert_parallel", ("expert_parallel_size",)) is None
 
 
 @pytest.mark.parametrize(

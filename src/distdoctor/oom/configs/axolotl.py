@@ -82,9 +82,19 @@ def _mesh(reading: Reading, root: Section) -> None:
             product *= size
             keys.append(entry)
             shown.append(f"{setting} {size}")
+    experts = root.get("expert_parallel_size")
+    spread = reading.fill("ep", experts)
     if not keys:
         return
-    if reading.get("dp_shard") is not None:
+    if spread is not None and spread > 1 and reading.get("dp_shard") is not None:
+        # Ranks are expert_parallel_size x dp_shard_size (x the others); which of them share dense layers is not said.
+        reading.values.pop("dp_shard")
+        reading.set("world_size", product * spread, experts, implied=True)
+        reading.say("mesh", f"{' x '.join(shown)} x ep {spread} = {product * spread} ranks", *keys, experts)
+        reading.note(
+            "dense layers are counted as shared by all ranks; axolotl's mesh may share them by fewer"
+        )
+    elif reading.get("dp_shard") is not None:
         reading.set("world_size", product, keys[0], implied=True)
         reading.say("mesh", f"{' x '.join(shown)} = {product} ranks, implied by the degrees", *keys)
     else:

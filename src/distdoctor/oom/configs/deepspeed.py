@@ -479,6 +479,12 @@ def _parallel(reading: Reading, root: Section, stage: int | None) -> None:
                 stops=True,
                 sure=False,
             )
+    experts = root.section("expert_parallel")
+    spread = experts.get("autoep_size")
+    switch = experts.get("enabled")
+    if spread is not None and switch is not None and as_flag(switch.value):
+        groups = reading.fill("ep", spread)
+        reading.say("mesh", f"experts are spread over {groups} of the data-parallel ranks (AutoEP)", spread)
     sequence = root.get("sequence_parallel_size")
     ulysses = reading.fill("cp", sequence)
     if ulysses is not None and ulysses > 1:

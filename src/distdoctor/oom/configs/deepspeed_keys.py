@@ -21,7 +21,7 @@ ROOT = _words(
     comms_config compression_training data_efficiency curriculum_learning elasticity checkpoint data_types
     dataloader_drop_last disable_allgather nebula pipeline quantize_training aio hybrid_engine tensor_parallel
     sequence_parallel_size memory_breakdown eigenvalue progressive_layer_drop compile use_data_before_expert_parallel_
-    graph_harvesting timers load_universal_checkpoint use_node_local_storage inference_tp_size expert_parallel_size
+    graph_harvesting timers load_universal_checkpoint use_node_local_storage inference_tp_size expert_parallel expert_parallel_size
     weight_quantization zenflow train_iters sequence_length model memory_profiling seed
     """
 )

@@ -89,7 +89,7 @@ def _workload(reading: Reading, workload: Workload) -> None:
     keys = tuple(key for each in workload.roles for key in each.keys)
     pod = read_pod(reading, role.pod)
     _what_it_is(reading, workload, nodes, pod, keys)
-    if workload.shows_pods:
+    if workload.shows_pods and pod.gpu_key is not None:
         read_shm(reading, role.pod, pod.container)
     reading.set("num_nodes", nodes, keys[0] if keys else None, implied=not keys)
     given = (
@@ -135,7 +135,7 @@ def _what_it_is(
     reading: Reading, workload: Workload, nodes: int | None, pod: Pod, keys: tuple[Entry, ...]
 ) -> None:
     many = f"{nodes} pod{'s' if nodes != 1 else ''}" if nodes is not None else "pods, their number a variable"
-    gpus = f", {pod.gpus} GPUs each" if pod.gpus is not None else ""
+    gpus = f", {pod.gpus} GPU{'s' if pod.gpus != 1 else ''} each" if pod.gpus is not None else ""
     runtime = f" on the runtime {workload.runtime}" if workload.runtime else ""
     reading.say("launch", f"{workload.kind}{runtime}: {many}{gpus}", *keys, pod.gpu_key)
 

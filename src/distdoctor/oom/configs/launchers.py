@@ -56,7 +56,10 @@ def _torchrun(reading: Reading, options: Section, nodes: int | None) -> None:
     per_node = _per_node(reading, per_node_key)
     if said is not None and per_node is not None:
         reading.set("world_size", said * per_node, per_node_key)
-        reading.say("ranks", f"{said} nodes x {per_node} ranks = {said * per_node}", nodes_key, per_node_key)
+        shown = f"{said} node{'s' if said != 1 else ''} x {per_node} rank{'s' if per_node != 1 else ''}"
+        reading.say(
+            "ranks", f"{shown} = {said * per_node}", nodes_key or reading.keys.get("num_nodes"), per_node_key
+        )
     elif per_node is not None or said is not None:
         reading.leave_open(
             "the number of ranks",

@@ -8,6 +8,9 @@ from difflib import get_close_matches
 # Of a section with more keys than this the first are looked at: no configuration of people has so many.
 MAX_KEYS = 400
 
+# Letters more or less that a slip makes. Our own bound.
+MAX_LETTERS = 2
+
 # Of two keys this alike one is nearly always a slip of the other (`zero_optimisation`); our own bound, on difflib's ratio.
 ALIKE = 0.84
 
@@ -22,4 +25,5 @@ def near_name(key: str, known: Iterable[str]) -> str | None:
     if plain in lowered:
         return lowered[plain]
     found = get_close_matches(plain, lowered, n=1, cutoff=ALIKE)
-    return lowered[found[0]] if found else None
+    # A slip loses or doubles a letter; a word more or less is another key, perhaps of a newer version.
+    return lowered[found[0]] if found and abs(len(found[0]) - len(plain)) <= MAX_LETTERS else None
