@@ -96,3 +96,17 @@ def test_handlers_name_functions_that_are_there() -> None:
 def test_rooms_are_named_and_not_imported() -> None:
     source = Path(str(importlib.import_module("distdoctor.explain").__file__)).read_text()
     assert "from distdoctor.env" not in source and "import distdoctor.env" not in source
+
+
+def test_an_error_at_the_end_of_a_long_log_is_seen(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    step = "step: 100 loss: 2.31 grad_norm: 0.9\n" * 40_000
+    log.write_text(
+        step
+        + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of "
+        "79.15 GiB of which 1.20 GiB is free.\n"
+    )
+    assert log.stat().st_size > 1 << 20
+    found = sort_evidence([str(log)])
+    assert [reader.name for reader, _ in found.by_reader] == ["oom"]
+    assert found.unknown == ()

@@ -137,6 +137,24 @@ def read_head(path: str, *, max_bytes: int = SAMPLE_BYTES) -> bytes:
     return data[:max_bytes]
 
 
+def read_ends(path: str, *, head_bytes: int, tail_bytes: int) -> bytes:
+    """The first bytes of a file, and of a longer text its last lines too: a log's error stands at its end.
+
+    What is packed, binary or a pipe gives its first bytes only. Raises InputError.
+    """
+    head = read_head(path, max_bytes=head_bytes)
+    if path == STDIN or len(head) < head_bytes or looks_binary(head):
+        return head
+    with _open(path) as stream:
+        size = _size(stream)
+        if size is None or size <= head_bytes or _guarded_read(stream, path, 2) == b"\x1f\x8b":
+            return head
+        stream.seek(max(head_bytes, size - tail_bytes))
+        tail = _guarded_read(stream, path, tail_bytes)
+    # No half line is taken for a whole one.
+    return head + b"\n" + tail[tail.find(b"\n") + 1 :]
+
+
 def read_evidence(path: str, *, keep_bytes: int = KEEP_BYTES) -> EvidenceText:
     """Text of `path` (or of standard input for `-`), decoded, at most 2 x `keep_bytes` of it.
 

@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from distdoctor.errors import InputError
-from distdoctor.evidence import STDIN, find_files, read_head
+from distdoctor.evidence import STDIN, find_files, read_ends
 from distdoctor.evidence_bytes import decode, looks_binary
 from distdoctor.pasted import clean_pasted
 from distdoctor.report.model import Report
 
 # Enough to meet the first telling line of any log or paste. Our own choice.
 HEAD_BYTES = 256 * 1024
+# Enough for the traceback of a few ranks and what the launcher says after them. Our own choice.
+TAIL_BYTES = 128 * 1024
 
 _FIRST_LINE_CHARACTERS = 80
 
@@ -155,7 +157,7 @@ def sort_evidence(paths: Sequence[str], *, readers: Sequence[EvidenceReader] = R
     unknown: list[UnknownFile] = []
     for path in find_files(paths):
         try:
-            head = read_head(path, max_bytes=HEAD_BYTES)
+            head = read_ends(path, head_bytes=HEAD_BYTES, tail_bytes=TAIL_BYTES)
         except InputError as error:
             unknown.append(UnknownFile(path=path, why=error.message))
             continue

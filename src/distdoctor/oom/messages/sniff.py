@@ -17,11 +17,12 @@ _KILLED = 0.45
 _KERNEL = 0.4
 
 _KERNEL_LINE = re.compile(r"oom-kill:constraint|Killed process \d+|invoked oom-killer|oom_reaper|kernel: ")
-_SNIFFED = 256 * 1024
+# What `explain` hands over: the beginning of a file, and the end of a long one.
+_SNIFFED = 512 * 1024
 
 
 def sniff_oom(path: str, head: bytes) -> float:
-    """From 0 to 1 by the first bytes of a file (unpacked): 0 when no message is in them."""
+    """From 0 to 1 by the ends of a file (unpacked): 0 when no message is in them."""
     text = decode(head[:_SNIFFED])
     if not TRIGGER.search(text):
         return 0.0
