@@ -8,6 +8,7 @@ import pytest
 
 from distdoctor.oom.snapshots.at_oom import Moment, moment_of
 from distdoctor.oom.snapshots.pools import pool_uses
+from distdoctor.oom.snapshots.ranges import Range, with_range, without
 from distdoctor.oom.snapshots.read import snapshot_of
 from distdoctor.oom.snapshots.timeline import live_over_time, recorded_seconds
 from distdoctor.oom.snapshots.view import views_of
@@ -189,3 +190,32 @@ def test_live_memory_over_time_ends_at_the_moment() -> None:
     seconds = [each.seconds_before_end or 0 for each in points]
     assert seconds == sorted(seconds, reverse=True)
     assert (recorded_seconds(view.state.events, view.moment) or 0) > 0
+
+
+def expandable(start: int, end: int, stream: int = 0) -> Range:
+    return Range(start=start, end=end, stream=stream, pool=(0, 0), is_small=False, is_expandable=True)
+
+
+def test_a_page_that_was_unmapped_joins_its_segment_again() -> None:
+    parts = [expandable(0, 20), expandable(40, 60)]
+    assert with_range(parts, expandable(20, 40)) == [expandable(0, 60)]
+    assert with_range(parts, expandable(20, 40, stream=9)) == [
+        parts[0],
+        expandable(20, 40, stream=9),
+        parts[1],
+    ]
+
+
+def test_a_page_that_was_mapped_is_cut_out_again() -> None:
+    assert without([expandable(0, 60)], 20, 40) == [expandable(0, 20), expandable(40, 60)]
+    assert without([expandable(0, 60)], 60, 80) == [expandable(0, 60)]
+    assert without([expandable(0, 60)], 0, 60) == []
+
+
+def test_segments_without_end_are_given_up_and_the_moment_is_inexact(monkeypatch: pytest.MonkeyPatch) -> None:
+    from distdoctor.oom.snapshots import at_oom
+
+    world = run_until_oom(1)
+    unwind(world, 1)
+    monkeypatch.setattr(at_oom, "MAX_LOOKS", 50)
+    assert not moment(world).is_exact

@@ -27,6 +27,10 @@ from distdoctor.units import MIB
 # torch rounds every request up to this (kMinBlockSize in c10/core/AllocatorConfig.h).
 ROUND_BYTES = 512
 
+# Taking back a segment looks at every other one. Beyond this many looks the rest is left as it is and the moment is
+# called inexact. Our own choice: some seconds; a real unwinding takes a hundredth.
+MAX_LOOKS = 20_000_000
+
 # Requests up to this come from the small pool (kSmallSize).
 SMALL_REQUEST_BYTES = MIB
 
@@ -128,6 +132,12 @@ def moment_of(state: DeviceState) -> Moment:
 
 
 _NO_CHANGE = (EventKind.OOM, EventKind.SNAPSHOT, EventKind.OTHER)
+_OF_SEGMENTS = (
+    EventKind.SEGMENT_ALLOC,
+    EventKind.SEGMENT_FREE,
+    EventKind.SEGMENT_MAP,
+    EventKind.SEGMENT_UNMAP,
+)
 
 
 def _live_blocks(segments: Iterable[Segment]) -> Iterable[Live]:
@@ -153,9 +163,14 @@ def _live_blocks(segments: Iterable[Segment]) -> Iterable[Live]:
 
 def _undo(events: Events, end: int, live: dict[int, Live], ranges: list[Range]) -> tuple[list[Range], int]:
     """Take back every event from the last to `end`; the ranges then, and how many events did not agree."""
-    num_unplaced = 0
+    num_unplaced = num_looks = 0
     for index in range(len(events) - 1, end - 1, -1):
         kind, address, size = events.kinds[index], events.addresses[index], events.sizes[index]
+        if kind in _OF_SEGMENTS:
+            num_looks += len(ranges)
+            if num_looks > MAX_LOOKS:
+                num_unplaced += 1
+                continue
         match kind:
             case EventKind.ALLOC:
                 num_unplaced += live.pop(address, None) is None

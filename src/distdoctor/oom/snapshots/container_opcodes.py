@@ -10,6 +10,7 @@ from distdoctor.oom.snapshots.machine import (
     LIST_BYTES,
     MAX_DEPTH,
     MEMO_BYTES,
+    NUMBER_BYTES,
     TUPLE_BYTES,
     U4,
     Dict,
@@ -19,6 +20,7 @@ from distdoctor.oom.snapshots.machine import (
     Refused,
     new_dict,
     new_list,
+    number_bytes,
 )
 
 # A stack as pickles hold it the second time its frames are met: a list filled with remembered objects. `h` is followed
@@ -34,7 +36,7 @@ def _memoize(machine: Machine) -> None:
     if isinstance(value, Dict | List):
         value.memo_at = len(machine.memo)
     machine.memo.append(value)
-    machine.spent += MEMO_BYTES
+    machine.spent += MEMO_BYTES + number_bytes(value)
 
 
 def _recall_1(machine: Machine) -> None:
@@ -158,7 +160,7 @@ def _dict_above_mark(machine: Machine) -> None:
 
 def _tuple_above_mark(machine: Machine) -> None:
     items = tuple(machine.above_mark())
-    machine.push(items, TUPLE_BYTES + 8 * len(items))
+    machine.push(items, TUPLE_BYTES + (8 + NUMBER_BYTES) * len(items))
 
 
 def _tuple_of(count: int) -> Handler:
@@ -167,7 +169,7 @@ def _tuple_of(count: int) -> Handler:
             raise IndexError
         items = tuple(machine.stack[-count:])
         del machine.stack[-count:]
-        machine.push(items, TUPLE_BYTES + 8 * count)
+        machine.push(items, TUPLE_BYTES + sum(8 + number_bytes(each) for each in items))
 
     return handler
 

@@ -9,29 +9,30 @@ from typing import Final, Protocol
 
 from distdoctor.units import MIB, format_bytes
 
-# What is built from a file, the file itself included, may take this many times the file's size. torch's own snapshots
-# take about 2 to 4 (docs/memory-snapshots.md); a file made to fill memory reaches 60.
+# What is built from a file, the file itself included, may take this many times the file's size. Snapshots with stacks
+# take about 2, with nothing but different stacks 5 (docs/memory-snapshots.md); a file made to fill memory reaches 60.
 MAX_GROWTH = 8
 
 # Small files may grow more: nothing hurts below this. Our own choice.
 SMALL_BYTES = 16 * MIB
 
-# Most that is built from one file. Our own choice: a login node has it, and a snapshot of some six million events
-# without stacks, or of 1.5 GB with stacks, stays below.
+# Most that is built from one file. Our own choice: a login node has it, and a snapshot of some ten million events
+# without stacks, or of 1.2 GB with stacks, stays below.
 DEFAULT_MAX_BYTES = 2048 * MIB
 
 # A snapshot's values lie eight levels deep. Our own bound.
 MAX_DEPTH = 64
 
 # Bytes that Python 3.10 to 3.13 needs for a value, rounded up.
-INT_BYTES: Final = 32
+NUMBER_BYTES: Final = 32
 LIST_BYTES: Final = 88
 SLOT_BYTES: Final = 9  # one entry of a list, with its share of what lists keep in reserve
 DICT_BYTES: Final = 120
 DICT_TABLE_BYTES: Final = 200
-DICT_ENTRY_BYTES: Final = 60
+DICT_ENTRY_BYTES: Final = 60 + NUMBER_BYTES  # as if every value were a number of its own
 TUPLE_BYTES: Final = 64
 MEMO_BYTES: Final = SLOT_BYTES
+IN_HAND_BYTES: Final = SLOT_BYTES + NUMBER_BYTES
 
 # Python writes lists and dicts in batches of 1000; a batch in hand is copied once on its way. Our own bound.
 MAX_BATCH = 100_000
@@ -105,7 +106,7 @@ class Machine:
         by_growth = max(MAX_GROWTH * len(data), SMALL_BYTES)
         self.limit = min(by_growth, max_bytes)
         self.why_limit = (
-            f"{MAX_GROWTH} times its size, so it was made to fill memory"
+            f"{MAX_GROWTH} times its size"
             if by_growth < max_bytes
             else f"the limit of {format_bytes(max_bytes)}"
         )
@@ -125,8 +126,9 @@ class Machine:
                 if self.at >= len(data):
                     raise Cut from None
                 raise Refused(f"is damaged: at byte {start} it takes a value that is not there") from None
-            # Values in hand are counted by how many there are: most are put away again at once.
-            if self.spent + SLOT_BYTES * len(self.stack) > self.limit:
+            # Values in hand are counted by how many there are: most are put away again at once. Numbers cost where they
+            # are kept, so that those of an event cost nothing once it is a row.
+            if self.spent + IN_HAND_BYTES * len(self.stack) > self.limit:
                 raise Refused(f"would need more memory than {self.why_limit}; stopped at byte {start}")
 
     def complete_entries(self) -> Dict:
@@ -190,9 +192,10 @@ class Machine:
         memo = self.memo
         if number == len(memo):
             memo.append(value)
-            self.spent += MEMO_BYTES
+            self.spent += MEMO_BYTES + number_bytes(value)
         elif number < len(memo):
             memo[number] = value
+            self.spent += number_bytes(value)
             self.seen.clear()
         else:
             raise Refused(
@@ -214,7 +217,11 @@ class Machine:
             raise Refused(f"is damaged: at byte {self.at - 1} it appends to what is no list")
         self.spent += SLOT_BYTES * len(items)
         for item in items:
-            target.append(self._packed_item(item) if type(item) is Dict else item)
+            if type(item) is Dict:
+                target.append(self._packed_item(item))
+            else:
+                self.spent += number_bytes(item)
+                target.append(item)
 
     def set_items(self, flat: list[object]) -> None:
         """Put keys and values, one after the other, into the dict on top of the stack."""
@@ -259,6 +266,11 @@ class Machine:
         if frames.memo_at is not None:
             self.memo[frames.memo_at] = frames.packed
         return frames.packed
+
+
+def number_bytes(value: object) -> int:
+    """What keeping `value` costs when it is a number; other values are counted when they are made."""
+    return NUMBER_BYTES if type(value) is int or type(value) is float else 0
 
 
 Handler = Callable[[Machine], None]

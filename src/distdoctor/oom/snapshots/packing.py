@@ -5,9 +5,7 @@ torch writes a dict for every event; held as dicts a snapshot takes ten times it
 
 from __future__ import annotations
 
-import sys
 from array import array
-from dataclasses import dataclass
 
 from distdoctor.oom.facts.snapshot import (
     NO_TIME,
@@ -22,11 +20,11 @@ from distdoctor.oom.facts.snapshot import (
 )
 from distdoctor.oom.snapshots.machine import Dict, Refused
 
-# Bytes that a packed value takes; see unpickle.py. Rows are eight columns and the number that stands in the list.
-_ROW_BYTES = 130
+# Bytes that a packed value takes; see machine.py. A row is seven columns and its number.
+_ROW_BYTES = 76
 _BLOCK_BYTES = 176
 _SEGMENT_BYTES = 320
-_FRAME_BYTES = 400
+_FRAME_BYTES = 100
 _STACK_BYTES = 400
 
 # Frames hold paths and C++ names with templates; beyond this they are cut.
@@ -61,18 +59,10 @@ _MAX_ADDRESS = (1 << 64) - 1
 _MAX_SIZE = (1 << 63) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """The place of one event in the columns."""
-
-    number: int
-
-
 class SnapshotPacker:
     """Packs events, blocks, segments and frames; holds the columns of all events."""
 
     def __init__(self) -> None:
-        self.frames: dict[tuple[str, int, str], Frame] = {}
         self.stacks: dict[tuple[Frame, ...], Stack] = {}
         self.stack_list: list[Stack] = []
         self.streams: dict[int, int] = {}
@@ -90,11 +80,11 @@ class SnapshotPacker:
     # --- what the reader of pickles asks for ------------------------------------------------------------------
 
     def item(self, value: Dict) -> tuple[object, int] | None:
-        """An event's row, a frame, a block or a segment for the dict that describes it."""
+        """A frame, a block or a segment for the dict that describes it; of an event the number of its row."""
         if "action" in value:
             return self._event(value), _ROW_BYTES
         if "filename" in value and "line" in value:
-            return self._frame(value)
+            return _frame(value), _FRAME_BYTES
         if "blocks" in value:
             return self._segment(value), _SEGMENT_BYTES
         if "state" in value and "size" in value:
@@ -116,16 +106,7 @@ class SnapshotPacker:
 
     # --- the four kinds ----------------------------------------------------------------------------------------
 
-    def _frame(self, value: Dict) -> tuple[Frame, int]:
-        filename, line, name = value.get("filename"), value.get("line"), value.get("name")
-        key = (_text(filename), _whole(line) or 0, _text(name))
-        known = self.frames.get(key)
-        if known is not None:
-            return known, 0
-        made = self.frames[key] = Frame(*key)
-        return made, _FRAME_BYTES + sys.getsizeof(key[0]) + sys.getsizeof(key[2])
-
-    def _event(self, value: Dict) -> Row:
+    def _event(self, value: Dict) -> int:
         action = value.get("action")
         kind = _KINDS.get(action, EventKind.OTHER) if type(action) is str else EventKind.OTHER
         place = value.get("device_free" if kind is EventKind.OOM else "addr")
@@ -136,7 +117,7 @@ class SnapshotPacker:
             self.num_odd += 1
         time_us = _within(value.get("time_us"), _MAX_SIZE)
         stack = value.get("frames")
-        row = Row(len(self.kinds))
+        row = len(self.kinds)
         self.kinds.append(kind)
         self.addresses.append(address or 0)
         self.sizes.append(size or 0)
@@ -181,12 +162,14 @@ class SnapshotPacker:
 
     def events_of(self, rows: list[object]) -> Events | None:
         """The events that a device's trace lists, as columns of their own; None when it lists none."""
-        numbers = [each.number for each in rows if type(each) is Row]
+        num_known = len(self.kinds)
+        numbers = [each for each in rows if type(each) is int and 0 <= each < num_known]
         if not numbers:
             return None
         first, count = numbers[0], len(numbers)
-        if numbers == list(range(first, first + count)):
-            picked = [column[first : first + count] for column in self._columns()]
+        if all(each == first + place for place, each in enumerate(numbers)):
+            # A trace is a run of rows; one device's are all there are, and need no copy.
+            picked = [each if count == num_known else each[first : first + count] for each in self._columns()]
         else:
             picked = [
                 array(column.typecode, (column[each] for each in numbers)) for column in self._columns()
@@ -227,6 +210,11 @@ class SnapshotPacker:
         if number > MAX_NAMED:
             raise Refused(f"names more than {MAX_NAMED:,} pools, which no program has")
         return number
+
+
+def _frame(value: Dict) -> Frame:
+    """torch writes each frame once and refers to it again, so that equal ones are one without looking for them."""
+    return Frame(_text(value.get("filename")), _whole(value.get("line")) or 0, _text(value.get("name")))
 
 
 def _legacy_history(value: Dict, stack: object) -> tuple[object, object]:

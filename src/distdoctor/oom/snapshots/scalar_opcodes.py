@@ -6,7 +6,7 @@ import re
 import struct
 import sys
 
-from distdoctor.oom.snapshots.machine import F8, I4, INT_BYTES, U1, U2, U4, U8, Handler, Machine, Refused
+from distdoctor.oom.snapshots.machine import F8, I4, U1, U2, U4, U8, Handler, Machine, Refused
 
 # Integers are addresses, sizes, times and streams, all of 64 bits; a longer one is no number of a snapshot.
 MAX_INT_BYTES = 16
@@ -20,11 +20,11 @@ def _constant(value: object) -> Handler:
     return handler
 
 
-def _number(layout: struct.Struct, num_bytes: int) -> Handler:
+def _number(layout: struct.Struct) -> Handler:
     def handler(machine: Machine) -> None:
         (value,) = layout.unpack_from(machine.data, machine.at)
         machine.at += layout.size
-        machine.push(value, num_bytes)
+        machine.push(value, 0)
 
     return handler
 
@@ -50,7 +50,7 @@ def _long_4(machine: Machine) -> None:
 def _long(machine: Machine, size: int) -> None:
     if not 0 <= size <= MAX_INT_BYTES:
         raise Refused(f"holds a number of {size} bytes, which no snapshot has")
-    machine.push(int.from_bytes(machine.take(size), "little", signed=True), INT_BYTES + 16)
+    machine.push(int.from_bytes(machine.take(size), "little", signed=True), 0)
 
 
 def _sized_text(layout: struct.Struct) -> Handler:
@@ -91,7 +91,7 @@ def _long_line(machine: Machine) -> None:
 def _decimal(machine: Machine, raw: bytes) -> None:
     if not re.fullmatch(rb"-?[0-9]{1,%d}" % MAX_INT_DIGITS, raw):
         raise Refused("is damaged, or no pickle: it holds a number that is none")
-    machine.push(int(raw), INT_BYTES + 16)
+    machine.push(int(raw), 0)
 
 
 def _float_line(machine: Machine) -> None:
@@ -102,7 +102,7 @@ def _float_line(machine: Machine) -> None:
         value = None
     if value is None:
         raise Refused("is damaged, or no pickle: it holds a number that is none")
-    machine.push(value, INT_BYTES)
+    machine.push(value, 0)
 
 
 def _unicode_line(machine: Machine) -> None:
@@ -127,11 +127,11 @@ SCALARS: dict[int, Handler] = {
     0x88: _constant(True),
     0x89: _constant(False),
     ord("K"): _int_1,
-    ord("M"): _number(U2, INT_BYTES),
-    ord("J"): _number(I4, INT_BYTES),
+    ord("M"): _number(U2),
+    ord("J"): _number(I4),
     0x8A: _long_1,
     0x8B: _long_4,
-    ord("G"): _number(F8, INT_BYTES),
+    ord("G"): _number(F8),
     ord("I"): _int_line,
     ord("L"): _long_line,
     ord("F"): _float_line,

@@ -1,7 +1,7 @@
 """Reads a pickle without running it: numbers, text, lists, dicts and tuples. Anything else is refused in words.
 
 Python's own unpickler imports and calls whatever a file names, and it sizes its table of remembered objects after a
-number in the file, so that nine bytes can take 32 GiB. This one has no code that imports or calls, so nothing can be
+number in the file, so that nine bytes can take 64 GiB. This one has no code that imports or calls, so nothing can be
 reached that does; it counts what it builds, and refuses a file that would grow beyond `max_bytes` or beyond
 `MAX_GROWTH` times its size. There is no recursion: nesting costs a list entry.
 
