@@ -1243,6 +1243,23 @@ max_length: 65536
         only=(),
     ),
     Sample(
+        name="writes_its_own.sh",
+        text="""\
+#!/bin/bash
+cat > ds.json <<EOF
+{
+  "bf16": {"enabled": true},
+  "train_micro_batch_size_per_gpu": 2,
+  "zero_optimization": {"stage": 2}
+}
+EOF
+deepspeed --num_gpus 8 train.py --deepspeed ds.json --model_name_or_path Qwen/Qwen3-4B --per_device_train_batch_size 2
+""",
+        settings={"world_size": 8, "strategy": "zero2", "micro_batch": 2, "precision": "master"},
+        model="qwen3-4b",
+        only=(),
+    ),
+    Sample(
         name="cpu_job.yaml",
         text="""\
 apiVersion: kubeflow.org/v1

@@ -9,6 +9,7 @@ import re
 from dataclasses import replace
 
 from distdoctor.oom.configs.command_line import Launch, find_launch
+from distdoctor.oom.configs.embedded import absorb
 from distdoctor.oom.configs.launchers import read_launchers
 from distdoctor.oom.configs.reading import Reading
 from distdoctor.oom.configs.shell import Command, Script, read_script
@@ -80,6 +81,7 @@ def read(path: str, text: str) -> LaunchConfig:
     read_trainer(reading, launch.arguments)
     if "per_device_train_batch_size" in launch.arguments:
         assume_plain_copies(reading, why="the command names neither fsdp nor deepspeed")
+    _written_files(reading, script)
     _unset(reading, command)
     config = launch.arguments.get("config")
     if config is not None and isinstance(config.value, str):
@@ -102,6 +104,15 @@ def _weight(launch: Launch) -> int:
         + ("model_name_or_path" in names)
         + min(len(names), 5)
     )
+
+
+def _written_files(reading: Reading, script: Script) -> None:
+    """Configurations that the script writes itself, by here-documents."""
+    for each in script.heredocs:
+        name = (each.target or "here-document").rsplit("/", 1)[-1]
+        if absorb(reading, name, each.text, line=each.line - 1):
+            reading.references = [path for path in reading.references if path.rsplit("/", 1)[-1] != name]
+            reading.open_points = [point for point in reading.open_points if name not in point.what]
 
 
 def _directives(reading: Reading, script: Script) -> None:

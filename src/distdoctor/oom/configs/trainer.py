@@ -13,18 +13,14 @@ from distdoctor.oom.configs.adapters import read_adapter
 from distdoctor.oom.configs.fsdp import STRATEGIES, option, read_fsdp, version_of
 from distdoctor.oom.configs.json_text import read_json
 from distdoctor.oom.configs.model_name import name_model
-from distdoctor.oom.configs.optimizers import named_optimizer
 from distdoctor.oom.configs.reading import Reading
+from distdoctor.oom.configs.trainer_memory import read_activations
+from distdoctor.oom.configs.trainer_types import read_optimizer, read_types
 from distdoctor.oom.configs.tree import Entry, Section
 from distdoctor.oom.configs.values import as_flag, as_int, as_word, template_in, words_of
 from distdoctor.oom.facts.launch import Defect
 from distdoctor.oom.settings import (
-    Attention,
-    Checkpointing,
     DataParallel,
-    Optimizer,
-    OptimizerLoop,
-    Precision,
 )
 
 MODEL_KEYS = (
@@ -68,8 +64,6 @@ SURE = frozenset(
     )
 )
 
-_SHARDED_ZERO = (DataParallel.ZERO1, DataParallel.ZERO2, DataParallel.ZERO3)
-
 
 def read_trainer(reading: Reading, args: Section) -> None:
     """Fill in what the trainer's arguments say."""
@@ -78,9 +72,9 @@ def read_trainer(reading: Reading, args: Section) -> None:
     _batch(reading, args)
     _strategy(reading, args)
     read_adapter(reading, args)
-    _precision(reading, args, is_trainer=is_trainer)
-    _optimizer(reading, args, is_trainer=is_trainer)
-    _activations(reading, args, is_trainer=is_trainer)
+    read_types(reading, args, is_trainer=is_trainer)
+    read_optimizer(reading, args, is_trainer=is_trainer)
+    read_activations(reading, args, is_trainer=is_trainer)
     _rarer(reading, args)
 
 
@@ -205,192 +199,6 @@ def _fsdp(reading: Reading, args: Section, words: tuple[str, ...], fsdp: Entry |
         reading.note(f"`fsdp` holds {', '.join(unknown)[:60]}, which is not known here")
     version = version_of(reading, option(section, "version"), args.get("fsdp_version"))
     read_fsdp(reading, section, version=version, words=words, words_key=fsdp)
-
-
-def _precision(reading: Reading, args: Section, *, is_trainer: bool) -> None:
-    brain, half = args.first("bf16", "bfloat16"), args.first("fp16", "float16")
-    bf16, fp16 = reading.flag(brain, settles="precision"), reading.flag(half, settles="precision")
-    if bf16 and fp16:
-        reading.defect(
-            Defect.CONFLICT,
-            "bf16 and fp16 are both on",
-            brain,
-            half,
-            why="The trainer stops: at most one of fp16 and bf16 can be true.",
-            fix="keep bf16 on GPUs that have it (A100 and newer)",
-            stops=True,
-        )
-        return
-    loaded_key = args.first("torch_dtype", "dtype", "model_dtype", "precision", "mixed_precision")
-    loaded = (
-        (as_word(loaded_key.value) or "").lower().removeprefix("torch.") if loaded_key is not None else ""
-    )
-    pure = reading.flag(args.get("pure_bf16"))
-    in_16_bit = loaded in ("bfloat16", "bf16", "float16", "fp16", "half")
-    if pure:
-        reading.dtype = "bf16"
-        reading.set("precision", Precision.PURE16, args.get("pure_bf16"))
-        reading.say(
-            "precision", "bf16 parameters, gradients and optimizer states (pure_bf16)", args.get("pure_bf16")
-        )
-        return
-    if bf16 or fp16:
-        key, name = (brain, "bf16") if bf16 else (half, "fp16")
-        reading.dtype = name
-        strategy = reading.get("strategy")
-        uses_engine = strategy in _SHARDED_ZERO or any(
-            "DeepSpeed, as" in each.text for each in reading.statements
-        )
-        if uses_engine:
-            reading.set("precision", Precision.MASTER, key)
-            reading.say("precision", f"{name} parameters with an fp32 master copy (DeepSpeed)", key)
-        elif in_16_bit and strategy is not DataParallel.FSDP:
-            reading.set("precision", Precision.PURE16, key)
-            reading.say(
-                "precision",
-                f"the model is loaded in {loaded}: parameters, gradients and Adam's states in 16 bit",
-                key,
-                loaded_key,
-            )
-        else:
-            reading.set("precision", Precision.MIXED, key)
-            upcast = (
-                " (accelerate casts trainable parameters to fp32 for FSDP)"
-                if strategy is DataParallel.FSDP
-                else ""
-            )
-            reading.say(
-                "precision",
-                f"fp32 parameters, computed in {name} by autocast{upcast}, unless the script loads the model in 16 bit",
-                key,
-            )
-        return
-    if in_16_bit:
-        reading.dtype = "bf16" if "b" in loaded else "fp16"
-        if loaded_key is not None and loaded_key.name.lstrip("-") in ("torch_dtype", "dtype", "model_dtype"):
-            reading.set("precision", Precision.PURE16, loaded_key)
-            reading.say(
-                "precision", f"the model is loaded in {loaded} and nothing keeps fp32 copies", loaded_key
-            )
-        else:
-            reading.set("precision", Precision.MIXED, loaded_key)
-            reading.say("precision", f"computed in {loaded}", loaded_key)
-        return
-    is_open = any(
-        each is not None and each.value is not None and as_flag(each.value) is None for each in (brain, half)
-    )
-    if reading.references and not is_open:
-        reading.leave_open("the type of parameters", "a file that is named may set it", settles="precision")
-        return
-    if is_trainer and not is_open and reading.get("precision") is None:
-        reading.set("precision", Precision.FP32, brain or half, implied=True)
-        reading.say("precision", "fp32: neither bf16 nor fp16 is on", brain, half)
-        reading.defect(
-            Defect.COSTLY_PRECISION,
-            "neither bf16 nor fp16 is on: the trainer computes in fp32",
-            brain,
-            half,
-            why="Activations take twice the bytes, and matrix products miss the fast units. An accelerate file or a "
-            "script may still set a precision.",
-            fix="add `bf16: true` (A100 and newer)",
-            sure=False,
-        )
-
-
-def _optimizer(reading: Reading, args: Section, *, is_trainer: bool) -> None:
-    entry = args.first("optim", "optimizer")
-    name = reading.word(entry)
-    if name is None or entry is None:
-        if is_trainer and entry is None and reading.get("optimizer") is None:
-            reading.set("optimizer", Optimizer.ADAMW, implied=True)
-        return
-    take_optimizer(reading, entry, name)
-
-
-def take_optimizer(reading: Reading, entry: Entry, name: str) -> None:
-    """Fill in the optimizer of that name, or say that its states are not known."""
-    found = named_optimizer(name)
-    if found is None or found.optimizer is None:
-        reading.leave_open(
-            f"the states of optimizer {name[:40]}",
-            found.note if found and found.note else "its states are not known here",
-            settles="optimizer",
-        )
-        return
-    reading.set("optimizer", found.optimizer, entry)
-    reading.set("optimizer_loop", found.loop or _loop_of(found.optimizer), entry)
-    paged = "; paged: its states may move to the host when the GPU is full" if found.is_paged else ""
-    reading.say("optimizer", name + (f" ({found.note})" if found.note else "") + paged, entry)
-
-
-def _loop_of(optimizer: Optimizer) -> OptimizerLoop | None:
-    """bitsandbytes steps tensor by tensor."""
-    return OptimizerLoop.FOR_LOOP if optimizer is Optimizer.ADAMW_8BIT else None
-
-
-def _activations(reading: Reading, args: Section, *, is_trainer: bool) -> None:
-    entry = args.first("gradient_checkpointing", "use_gradient_checkpointing", "activation_checkpointing")
-    text = (as_word(entry.value) or "").lower() if entry is not None else ""
-    on = (
-        True
-        if text in ("unsloth", "offload", "offload_disk", "full")
-        else reading.flag(entry, settles="checkpointing")
-    )
-    if on:
-        if reading.get("checkpointing") is Checkpointing.FULL and "fsdp" in str(
-            reading.keys.get("checkpointing")
-        ):
-            reading.defect(
-                Defect.CONFLICT,
-                "two kinds of activation checkpointing are on",
-                entry,
-                reading.keys.get("checkpointing"),
-                why="The trainer refuses gradient_checkpointing together with FSDP's activation_checkpointing.",
-                fix="set `gradient_checkpointing: false` and keep FSDP's",
-                stops=True,
-            )
-        reading.set("checkpointing", Checkpointing.FULL, entry)
-        reading.say(
-            "activations", "every layer is checkpointed and computed again in the backward pass", entry
-        )
-    elif on is False or (is_trainer and entry is None):
-        reading.set("checkpointing", Checkpointing.NONE, entry, implied=True)
-    offload = args.first("activation_offloading", "offload_activations", "activation_offload")
-    offload_text = (as_word(offload.value) or "").lower() if offload is not None else ""
-    moved = True if offload_text in ("legacy", "disk", "hidden_states") else reading.flag(offload)
-    if moved or text in ("unsloth", "offload"):
-        reading.set("offload_activations", True, offload or entry)
-        reading.say("activations", "what the forward pass saves goes to host memory", offload or entry)
-    elif moved is False:
-        reading.set("offload_activations", False, offload)
-    liger = args.first("use_liger_kernel", "use_liger", "enable_liger_kernel")
-    if reading.flag(liger):
-        reading.set("fused_loss", True, liger)
-        reading.say(
-            "activations", "Liger's fused linear cross entropy: logits are never whole in memory", liger
-        )
-    compiled = args.first("torch_compile", "compile")
-    if compiled is not None and as_flag(compiled.value) is not None:
-        reading.set("compiled", as_flag(compiled.value), compiled)
-    attention = args.first("attn_implementation", "flash_attn", "attn_impl")
-    read_attention(reading, attention)
-
-
-_FLASH = frozenset(
-    {"flash_attention_2", "flash_attention_3", "sdpa", "fa2", "fa3", "flash", "flex_attention", "flash2"}
-)
-
-
-def read_attention(reading: Reading, entry: Entry | None) -> None:
-    """Whether scores are ever whole in memory; SDPA and flex attention are counted with flash."""
-    word = (as_word(entry.value) or "").lower() if entry is not None else ""
-    if word in _FLASH or "flash" in word:
-        reading.set("attention", Attention.FLASH, entry)
-    elif word in ("eager", "disabled"):
-        reading.set("attention", Attention.UNFUSED, entry)
-        reading.say(
-            "activations", "eager attention: scores (sequence x sequence) are written to memory", entry
-        )
 
 
 def _rarer(reading: Reading, args: Section) -> None:
