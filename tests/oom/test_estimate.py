@@ -293,6 +293,26 @@ def test_a_frozen_model_is_not_charged_for_states_that_it_has_not() -> None:
     assert 33 < held < 42, "4-bit weights, embeddings in 16 bit, and adapters"
 
 
+@pytest.mark.parametrize("kind", [DataParallel.NONE, DataParallel.DDP])
+def test_frozen_weights_in_16_bit_are_not_cast_again(kind: DataParallel) -> None:
+    said: dict[str, object] = {"strategy": kind, "world_size": 1 if kind is DataParallel.NONE else 2}
+    trained, frozen = job_estimate(**said), job_estimate(**said, adapter=Adapter(rank=8, base_bits=16))
+    numel = count_parameters(SMALL) - SMALL.vocab_size * SMALL.hidden_size
+
+    def cast(result: Estimate) -> float:
+        loss = next(each for each in result.worst.moments if each.moment is Moment.LOSS)
+        return loss.of(Category.TEMPORARIES)
+
+    assert cast(trained) == pytest.approx(2 * numel)
+    assert cast(frozen) < 0.1 * cast(trained), "only the adapters are fp32"
+    assert (
+        resolve(
+            Settings(model=Model(name="m", source="t", shape=SMALL), adapter=Adapter(rank=8, base_bits=16))
+        ).residual_bytes
+        == 2
+    )
+
+
 def test_offloaded_states_are_in_host_memory() -> None:
     said = {"world_size": 4, "strategy": DataParallel.ZERO3}
     out = job_estimate(offload_optimizer=Offload.CPU, offload_params=Offload.CPU, **said)

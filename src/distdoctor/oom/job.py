@@ -75,10 +75,12 @@ class Job:
 
     @property
     def residual_bytes(self) -> int:
-        """Bytes of a value of the residual stream: autocast leaves it in fp32, a 16-bit model has 16 bits."""
-        is_autocast = self.precision is Precision.MIXED and self.strategy in (
-            DataParallel.NONE,
-            DataParallel.DDP,
+        """Bytes of a value of the residual stream: autocast leaves that of an fp32 model in fp32, a 16-bit model has
+        16 bits, and so has a frozen one under adapters."""
+        is_autocast = (
+            self.precision is Precision.MIXED
+            and self.said.adapter is None
+            and self.strategy in (DataParallel.NONE, DataParallel.DDP)
         )
         return 4 if self.precision is Precision.FP32 or is_autocast else 2
 
@@ -203,7 +205,11 @@ class _Defaults:
         if strategy in DEEPSPEED or strategy in MEGATRON:
             self.assume("bf16 parameters, fp32 master copy")
             return Precision.MASTER
-        self.assume("fp32 parameters computed in bf16")
+        self.assume(
+            "fp32 parameters computed in bf16"
+            if self.settings.adapter is None
+            else "fp32 adapters on frozen weights, computed in bf16"
+        )
         return Precision.MIXED
 
     def optimizer_loop(self, strategy: DataParallel) -> OptimizerLoop:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from distdoctor.oom.adapters import adapter_share
 from distdoctor.oom.facts.estimate import Amount, Category
 from distdoctor.oom.job import Job
 from distdoctor.oom.local import LocalModel
@@ -27,10 +28,12 @@ def states(local: LocalModel, job: Job) -> States:
 
 
 def autocast_copies(local: LocalModel, job: Job) -> tuple[Amount, ...]:
-    """16-bit copies of fp32 weights: autocast makes one for each matrix, and the backward pass needs it again."""
+    """16-bit copies of fp32 weights: autocast makes one for each matrix, and the backward pass needs it again.
+    Frozen weights under adapters are kept in 16 bit or less; only the adapters are cast."""
     if job.precision is not Precision.MIXED:
         return ()
-    weights = local.numel - local.embedding.numel
+    share = adapter_share(job)
+    weights = local.numel - local.embedding.numel if share is None else local.numel * share
     return (amount(Category.TEMPORARIES, 2, weights, what="weights cast by autocast"),)
 
 
