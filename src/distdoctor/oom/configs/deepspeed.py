@@ -14,7 +14,7 @@ from distdoctor.oom.configs.deepspeed_names import check_names
 from distdoctor.oom.configs.deepspeed_optimizer import read_optimizer
 from distdoctor.oom.configs.deepspeed_types import read_types
 from distdoctor.oom.configs.deepspeed_zero import read_zero
-from distdoctor.oom.configs.json_text import read_json
+from distdoctor.oom.configs.json_text import begins_with_object, read_json
 from distdoctor.oom.configs.reading import Reading
 from distdoctor.oom.configs.tree import Entry, Section, repeated
 from distdoctor.oom.configs.values import as_flag
@@ -36,12 +36,11 @@ _LIKELY = (
 
 def sniff(path: str, text: str) -> float:  # noqa: ARG001 - readers share one signature
     """How much this looks like DeepSpeed's JSON: 0 to 1."""
-    head = text.lstrip("\ufeff \t\r\n")
-    if not head.startswith(("{", "//", "/*", "#")):
+    if not begins_with_object(text):
         return 0.0
     keys = set(re.findall(r'"(\w+)"\s*:', text))
     if any(key in keys for key in _SURE):
-        return 0.95 if head.startswith("{") or "{" in head[:4000] else 0.0
+        return 0.95
     return (
         0.7 if sum(key in keys for key in _LIKELY) >= 2 and "per_device_train_batch_size" not in keys else 0.0
     )

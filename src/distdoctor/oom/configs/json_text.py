@@ -32,6 +32,14 @@ _WORDS: dict[str, Value] = {
 }
 
 
+def begins_with_object(text: str) -> bool:
+    """Whether an opening brace is the first thing after comments; a script's `#!` is no comment of JSON."""
+    text = text.lstrip("\ufeff")
+    found = _SKIP.match(text)
+    start = found.end() if found else 0
+    return text[start : start + 1] == "{" and not text.startswith("#!")
+
+
 @dataclass(slots=True)
 class _Reader:
     text: str
