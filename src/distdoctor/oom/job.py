@@ -203,12 +203,12 @@ class _Defaults:
         if said is not None:
             return said
         if strategy in DEEPSPEED or strategy in MEGATRON:
-            self.assume("bf16 parameters, fp32 master copy")
+            self.assume("16-bit parameters, fp32 master copy")
             return Precision.MASTER
         self.assume(
-            "fp32 parameters computed in bf16"
+            "fp32 parameters computed in 16 bit"
             if self.settings.adapter is None
-            else "fp32 adapters on frozen weights, computed in bf16"
+            else "fp32 adapters on frozen weights, computed in 16 bit"
         )
         return Precision.MIXED
 

@@ -2,100 +2,120 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from distdoctor.errors import UsageError
+from distdoctor.oom.catalog.gpus import GpuType
+from distdoctor.oom.changes import Change, cheap_changes, dear_changes, more_gpus, offloading
 from distdoctor.oom.estimate import estimate
 from distdoctor.oom.facts.estimate import Estimate
+from distdoctor.oom.fit import Fits, fit_of
 from distdoctor.oom.job import Job, resolve
-from distdoctor.oom.settings import Checkpointing, DataParallel, OptimizerLoop, Settings
+from distdoctor.units import GIB
 
 # A change that saves less than this share of the peak is no answer. Our own choice.
 MIN_SHARE = 0.03
 
+_RANK = {Fits.YES: 0, Fits.TIGHT: 1}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knob:
-    """One change, in words and as an estimate."""
+    """One change or several together, in words and as an estimate."""
 
     text: str
     cost: str
     estimate: Estimate
     saves_bytes: float
+    answer: Fits
+    """Whether it fits then."""
+    needs_host: bool = False
+    """Host memory instead: slow."""
 
 
-def knobs_of(job: Job, now: Estimate) -> tuple[Knob, ...]:
-    """Single changes that lower the worst rank's peak, the largest saving first."""
-    peak = now.worst.peak.num_bytes
-    found = []
-    for text, cost, settings in _changes(job):
-        try:
-            changed = estimate(resolve(settings))
-        except UsageError:
-            continue
-        saved = peak - changed.worst.peak.num_bytes
-        if saved >= MIN_SHARE * peak:
-            found.append(Knob(text=text, cost=cost, estimate=changed, saves_bytes=saved))
-    return tuple(sorted(found, key=lambda knob: -knob.saves_bytes))
+def knobs_of(job: Job, now: Estimate, gpu: GpuType) -> tuple[Knob, ...]:
+    """What lowers the worst rank's peak: what fits then comes first, what needs host memory last, then the largest
+    saving. Where no single change is enough, several together."""
+    cheap, scale = tuple(cheap_changes(job)), more_gpus(job)
+    single = [_knob(job, now, gpu, (change,)) for change in (*cheap, *dear_changes(job), *offloading(job))]
+    found = [knob for knob in (*single, _fewest(job, now, gpu, scale)) if knob is not None]
+    if all(knob.answer is not Fits.YES for knob in found):
+        found += _together(job, now, gpu, cheap, scale)
+    least = MIN_SHARE * now.worst.peak.num_bytes
+    worth = [knob for knob in found if knob.saves_bytes >= least]
+    return tuple(
+        sorted(worth, key=lambda knob: (_RANK.get(knob.answer, 2), knob.needs_host, -knob.saves_bytes))
+    )
 
 
-def _changes(job: Job) -> Iterator[tuple[str, str, Settings]]:
-    said = job.said
-    if job.shape is not None:
-        if job.checkpointing is not Checkpointing.FULL:
-            yield (
-                "checkpoint all activations",
-                "about a third more computation",
-                replace(said, checkpointing=Checkpointing.FULL),
-            )
-        if not job.fused_loss:
-            yield (
-                "a chunked or fused cross entropy",
-                "no cost in speed",
-                replace(said, fused_loss=True),
-            )
-        if job.mesh.tp > 1 and not job.loss_parallel:
-            yield "loss parallelism over tp", "no cost in speed", replace(said, loss_parallel=True)
-        if job.micro_batch > 1:
-            half = job.micro_batch // 2
-            yield (
-                f"micro-batch {half} instead of {job.micro_batch}, with twice the accumulation",
-                "smaller matrix products",
-                replace(
-                    said, micro_batch=half, accumulation_steps=job.num_micro_batches * 2, global_batch=None
-                ),
-            )
-    if job.strategy is DataParallel.DDP:
-        if not said.gradient_as_bucket_view:
-            yield (
-                "DDP with gradient_as_bucket_view=True",
-                "no cost in speed",
-                replace(said, gradient_as_bucket_view=True),
-            )
-        yield (
-            "FSDP2 instead of DDP",
-            "parameters are gathered in each pass",
-            replace(said, strategy=DataParallel.FSDP, dp_shard=job.mesh.dp, dp_replicate=1),
-        )
-    if job.strategy in (DataParallel.ZERO1, DataParallel.ZERO2):
-        yield (
-            "ZeRO-3 instead",
-            "parameters are gathered in each pass",
-            replace(said, strategy=DataParallel.ZERO3),
-        )
-    if job.strategy is DataParallel.FSDP and not job.reshard_after_forward:
-        yield (
-            "reshard_after_forward=True",
-            "parameters are gathered twice a step",
-            replace(said, reshard_after_forward=True),
-        )
-    if job.optimizer_loop is OptimizerLoop.FOREACH:
-        yield (
-            "the fused optimizer (fused=True)",
-            "no cost in speed",
-            replace(said, optimizer_loop=OptimizerLoop.FUSED),
-        )
-    if job.strategy in (DataParallel.FSDP, DataParallel.ZERO3) and job.mesh.num_ranks <= 1 << 19:
-        doubled = replace(said, world_size=2 * job.mesh.num_ranks, dp_shard=None, global_batch=None)
-        yield f"{2 * job.mesh.num_ranks} GPUs instead of {job.mesh.num_ranks}", "twice the GPUs", doubled
+def _fewest(
+    job: Job, now: Estimate, gpu: GpuType, scale: Sequence[Change], with_: tuple[Change, ...] = ()
+) -> Knob | None:
+    """The first of ever more GPUs that fits; twice as many where none does."""
+    first = None
+    for change in scale:
+        knob = _knob(job, now, gpu, (*with_, change))
+        first = first or knob
+        if knob is not None and knob.answer is Fits.YES:
+            return knob
+    return first
+
+
+def _together(
+    job: Job, now: Estimate, gpu: GpuType, cheap: tuple[Change, ...], scale: Sequence[Change]
+) -> Iterator[Knob]:
+    """All changes of settings at once; where that is not enough, with offloading, and with more GPUs."""
+    both = _knob(job, now, gpu, cheap) if len(cheap) > 1 else None
+    if both is not None and both.answer is Fits.YES:
+        yield _needed(job, now, gpu, cheap) or both
+        return
+    for change in offloading(job):
+        knob = _needed(job, now, gpu, (*cheap, change))
+        if knob is not None:
+            yield knob
+            break
+    for change in scale:
+        knob = _needed(job, now, gpu, (*cheap, change))
+        if knob is not None:
+            yield knob
+            return
+
+
+def _needed(job: Job, now: Estimate, gpu: GpuType, changes: tuple[Change, ...]) -> Knob | None:
+    """Those of `changes` that it takes to fit; None where all of them are not enough."""
+    knob = _knob(job, now, gpu, changes)
+    if knob is None or knob.answer is not Fits.YES:
+        return None
+    for change in changes:
+        fewer = tuple(each for each in changes if each is not change)
+        without = _knob(job, now, gpu, fewer) if fewer else None
+        if without is not None and without.answer is Fits.YES:
+            return _needed(job, now, gpu, fewer)
+    return knob if len(changes) > 1 else None
+
+
+def _knob(job: Job, now: Estimate, gpu: GpuType, changes: tuple[Change, ...]) -> Knob | None:
+    """The job with `changes`; None where it cannot be."""
+    said: dict[str, Any] = {}
+    for change in changes:
+        said |= change.said
+    try:
+        changed = estimate(resolve(replace(job.said, **said)))
+    except UsageError:
+        return None
+    costs = [changes[0].cost] if len(changes) == 1 else []
+    needs_host = changed.worst.host_bytes > now.worst.host_bytes
+    if needs_host:
+        costs.append(f"{changed.worst.host_bytes / GIB:.0f} GiB of host memory for each rank")
+    return Knob(
+        text=changes[0].text
+        if len(changes) == 1
+        else f"together: {', '.join(each.short for each in changes)}",
+        cost="; ".join(costs),
+        estimate=changed,
+        saves_bytes=now.worst.peak.num_bytes - changed.worst.peak.num_bytes,
+        answer=fit_of(changed, gpu).answer,
+        needs_host=needs_host,
+    )

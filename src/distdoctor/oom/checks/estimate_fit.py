@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from distdoctor.oom.checks.estimate_base import SOURCE, EstimateCheck, gib, peak_evidence
 from distdoctor.oom.facts.estimate import RoleEstimate
 from distdoctor.oom.facts.estimated import EstimateFacts
-from distdoctor.oom.fit import Fit, Fits, fit_of, gpu_words
+from distdoctor.oom.fit import Fit, Fits, gpu_words
 from distdoctor.oom.knobs import Knob, knobs_of
 from distdoctor.report.checking import Found, NotApplicable, NotSeen, Outcome, Passed, Unread
 from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severity, SkipCause, Team
@@ -44,7 +44,8 @@ def _found(facts: EstimateFacts, fit: Fit, gpu: str, *, is_too_large: bool) -> F
         why = (
             "Whether it fits depends on the allocator, NCCL and the context, which are known as ranges only."
         )
-    knobs = knobs_of(facts.job, facts.estimate)[:_MAX_KNOBS]
+    cluster = facts.cluster
+    knobs = knobs_of(facts.job, facts.estimate, cluster.type)[:_MAX_KNOBS] if cluster else ()
     return Found(
         title=title,
         evidence=(
@@ -59,7 +60,7 @@ def _found(facts: EstimateFacts, fit: Fit, gpu: str, *, is_too_large: bool) -> F
             ),
         ),
         explanation=why,
-        actions=tuple(_action(knob, facts) for knob in knobs),
+        actions=tuple(_action(knob) for knob in knobs),
         severity=Severity.CRITICAL if is_too_large else Severity.WARNING,
         confidence=Confidence.MEDIUM,
         key=facts.job.strategy.value,
@@ -82,14 +83,14 @@ def _when(worst: RoleEstimate, fit: Fit) -> str:
     return "It would run out at its peak."
 
 
-def _action(knob: Knob, facts: EstimateFacts) -> Action:
-    fits = ""
-    if facts.cluster is not None:
-        answer = fit_of(knob.estimate, facts.cluster.type).answer
-        fits = {Fits.YES: "; then it fits", Fits.TIGHT: "; then it is tight"}.get(
-            answer, "; not enough alone"
-        )
-    text = f"{knob.text}: saves {gib(knob.saves_bytes)} at the peak ({knob.cost}){fits}"
+_THEN = {Fits.YES: "then it fits", Fits.TIGHT: "then it is tight", Fits.NO: "not enough alone"}
+
+
+def _action(knob: Knob) -> Action:
+    """The answer before the price: a screen may cut the end."""
+    then = _THEN.get(knob.answer, "then activations decide")
+    cost = f" ({knob.cost})" if knob.cost else ""
+    text = f"{knob.text}: {then}; saves {gib(knob.saves_bytes)}{cost}"
     return Action(team=Team.JOB_OWNER, text=text)
 
 
