@@ -40,11 +40,12 @@ def check_index() -> str:
     from distdoctor.env.checks.all import ENV_CHECKS
     from distdoctor.env.checks.job import JOB_CHECKS
     from distdoctor.nccl_bench.checks.all import BENCH_CHECKS
-    from distdoctor.oom.checks.all import OOM_CHECKS
+    from distdoctor.oom.checks.all import OOM_CHECK_IDS
     from distdoctor.oom.checks.all_config import CONFIG_CHECKS
     from distdoctor.oom.checks.all_estimate import ESTIMATE_CHECKS
     from distdoctor.oom.checks.all_explain import EXPLAIN_CHECKS
     from distdoctor.oom.checks.all_snapshot import SNAPSHOT_CHECKS
+    from distdoctor.oom.explain_changes import ID as CHANGED_ID
 
     lines = [
         "# Checks",
@@ -75,8 +76,9 @@ def check_index() -> str:
     ):
         lines += ["", f"## Of {title}", "", "| id | looks at |", "|---|---|"]
         lines += [f"| [{each.id}]({each.id}.md) | {each.title} |" for each in checks]
-    listed = {each.id for each in (*ENV_CHECKS, *JOB_CHECKS, *BENCH_CHECKS, *OOM_CHECKS)}
+    listed = {each.id for each in (*ENV_CHECKS, *JOB_CHECKS, *BENCH_CHECKS)} | set(OOM_CHECK_IDS)
     lines += ["", "## Of commands", "", "| id | looks at |", "|---|---|"]
+    listed.discard(CHANGED_ID)
     for page in sorted(CHECKS.glob("*.md")):
         if page.stem not in listed and page != INDEX:
             lines.append(f"| [{page.stem}]({page.name}) | {looks_at(page.read_text())} |")

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
+from distdoctor.errors import UsageError
+
 KIB = 1 << 10
 MIB = 1 << 20
 GIB = 1 << 30
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:(k|m|g|t)(?:i?b)?|b)?", re.IGNORECASE)
+_UNIT = {"": 1, "k": KIB, "m": MIB, "g": GIB, "t": 1024 * GIB}
+
+# No buffer or limit of one rank is larger; a longer number is a slip.
+MAX_SIZE_BYTES = 1024 * GIB
 
 
 def format_bytes(num_bytes: int | float) -> str:
@@ -17,6 +27,19 @@ def format_bytes(num_bytes: int | float) -> str:
         value /= 1024
     text = f"{value:.1f}".removesuffix(".0") if abs(value) < 100 else f"{value:.0f}"
     return f"{text} {unit}"
+
+
+def parse_bytes(text: str) -> int:
+    """Bytes of "1024", "64K", "64 KiB", "1.5G". Raises UsageError."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(f"`{text[:40]}` is no size", hint="write 1024, 64K, 16M or 1G (powers of 1024)")
+    size = float(match[1]) * _UNIT[(match[2] or "").lower()]
+    if size > MAX_SIZE_BYTES:
+        raise UsageError(f"`{text[:40]}` is larger than 1 TiB")
+    if size != int(size) or size < 1:
+        raise UsageError(f"`{text[:40]}` is not a whole number of bytes, at least 1")
+    return int(size)
 
 
 def format_seconds(seconds: float) -> str:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from distdoctor.errors import UsageError
 from distdoctor.nccl_bench.mesh import check_mesh, mesh_groups, parse_mesh
 from distdoctor.nccl_bench.options import BenchOptions, Placement, parse_collectives
-from distdoctor.nccl_bench.sizes import MAX_SIZES, parse_size, parse_sizes, size_sweep
+from distdoctor.nccl_bench.sizes import MAX_SIZES, parse_sizes, size_sweep
+from distdoctor.units import parse_bytes
 
 
 @pytest.mark.parametrize(
@@ -27,13 +28,13 @@ from distdoctor.nccl_bench.sizes import MAX_SIZES, parse_size, parse_sizes, size
     ],
 )
 def test_sizes_are_in_powers_of_1024_as_in_nccl_tests(text: str, size: int) -> None:
-    assert parse_size(text) == size
+    assert parse_bytes(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "0", "1Q", "1.5", "1e9", "nan", "9" * 40, "2048T", "1 2"])
 def test_what_is_no_size_is_a_usage_error(text: str) -> None:
     with pytest.raises(UsageError):
-        parse_size(text)
+        parse_bytes(text)
 
 
 def test_a_list_of_sizes_is_sorted_and_each_is_there_once() -> None:

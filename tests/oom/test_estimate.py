@@ -340,6 +340,7 @@ def test_a_model_built_whole_peaks_at_the_start() -> None:
         ({"world_size": 8, "dp_shard": 3}, "has 3 ranks"),
         ({"world_size": 0}, "no number of GPUs"),
         ({"world_size": 4, "tp": -2}, "1 or more"),
+        ({"world_size": 4, "dp_shard": 0}, "1 or more"),
         ({"seq_len": 0}, "seq len is 0"),
         ({"micro_batch": -1}, "micro batch is -1"),
         ({"expert_imbalance": float("nan")}, "nan"),

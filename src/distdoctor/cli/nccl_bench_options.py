@@ -17,8 +17,8 @@ from distdoctor.nccl_bench.options import (
     Placement,
     parse_collectives,
 )
-from distdoctor.nccl_bench.sizes import parse_size, parse_sizes, size_sweep
-from distdoctor.units import KIB, MIB
+from distdoctor.nccl_bench.sizes import parse_sizes, size_sweep
+from distdoctor.units import KIB, MIB, parse_bytes
 
 E = TypeVar("E", bound=Enum)
 
@@ -70,7 +70,7 @@ def parse_options(
         iters=iters,
         mesh=parse_mesh(mesh) if mesh else None,
         matrix=_choice("--matrix", matrix, MatrixChoice),
-        matrix_bytes=parse_size(matrix_bytes) if matrix_bytes else None,
+        matrix_bytes=parse_bytes(matrix_bytes) if matrix_bytes else None,
         while_computing=while_computing,
         only_job=only_job,
         backend=backend,
@@ -95,13 +95,13 @@ def _sizes(
         return parse_sizes(sizes)
     if all(each is None for each in ranged):
         return None
-    largest = parse_size(max_bytes) if max_bytes else _DEFAULT_LARGEST
-    smallest = parse_size(min_bytes) if min_bytes else min(_DEFAULT_SMALLEST, largest)
+    largest = parse_bytes(max_bytes) if max_bytes else _DEFAULT_LARGEST
+    smallest = parse_bytes(min_bytes) if min_bytes else min(_DEFAULT_SMALLEST, largest)
     return size_sweep(
         smallest,
         max(largest, smallest) if max_bytes is None else largest,
         factor=size_factor,
-        step=parse_size(size_step) if size_step else None,
+        step=parse_bytes(size_step) if size_step else None,
     )
 
 

@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
 from distdoctor.errors import UsageError
-from distdoctor.units import GIB, KIB, MIB
-
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:(k|m|g|t)(?:i?b)?|b)?", re.IGNORECASE)
-_UNIT = {"": 1, "k": KIB, "m": MIB, "g": GIB, "t": 1024 * GIB}
-
-# No buffer of one rank is larger; a longer number is a slip.
-MAX_SIZE_BYTES = 1024 * GIB
+from distdoctor.units import parse_bytes
 
 # A sweep with more sizes than this was meant otherwise (a step in bytes instead of a factor).
 MAX_SIZES = 512
@@ -19,22 +11,9 @@ MAX_SIZES = 512
 DEFAULT_FACTOR = 4
 
 
-def parse_size(text: str) -> int:
-    """Bytes of "1024", "64K", "64 KiB", "1.5G". Raises UsageError."""
-    match = _SIZE.fullmatch(text.strip())
-    if match is None:
-        raise UsageError(f"`{text[:40]}` is no size", hint="write 1024, 64K, 16M or 1G (powers of 1024)")
-    size = float(match[1]) * _UNIT[(match[2] or "").lower()]
-    if size > MAX_SIZE_BYTES:
-        raise UsageError(f"`{text[:40]}` is larger than 1 TiB")
-    if size != int(size) or size < 1:
-        raise UsageError(f"`{text[:40]}` is not a whole number of bytes, at least 1")
-    return int(size)
-
-
 def parse_sizes(text: str) -> tuple[int, ...]:
     """Sizes of "1K,64K,1M", ascending and each once. Raises UsageError."""
-    sizes = sorted({parse_size(word) for word in text.split(",") if word.strip()})
+    sizes = sorted({parse_bytes(word) for word in text.split(",") if word.strip()})
     if not sizes:
         raise UsageError("--sizes names no size", hint="write --sizes 1K,1M,64M")
     return tuple(sizes)

@@ -16,6 +16,7 @@ from distdoctor.oom.request import OomRequest
 from distdoctor.oom.snapshots.changes import changes
 from distdoctor.oom.snapshots.files import snapshots_from_files, sniff_snapshot
 from distdoctor.oom.snapshots.findings import snapshot_findings
+from distdoctor.oom.snapshots.machine import DEFAULT_MAX_BYTES
 from distdoctor.oom.snapshots.pictures import snapshot_series
 from distdoctor.oom.snapshots.tables import snapshot_tables
 from distdoctor.oom.snapshots.view import SnapshotView, views_of
@@ -33,13 +34,21 @@ class _Evidence:
     inputs: tuple[InputFile, ...]
 
 
-def report_of_files(request: OomRequest, paths: Sequence[str], *, was: Sequence[str] = ()) -> Report:
-    """The report over logs and snapshots. `was`: files of an earlier failure, to say what changed.
+def report_of_files(
+    request: OomRequest,
+    paths: Sequence[str],
+    *,
+    was: Sequence[str] = (),
+    memory_limit: int | None = None,
+) -> Report:
+    """The report over logs and snapshots. `was`: files of an earlier failure, to say what changed; `memory_limit`:
+    bytes that reading one snapshot may take.
 
     Raises InputError when nothing can be read, and for an earlier failure that cannot be.
     """
-    now = _read(paths)
-    before = _read(was) if was else None
+    limit = memory_limit or DEFAULT_MAX_BYTES
+    now = _read(paths, limit)
+    before = _read(was, limit) if was else None
     snapshots = _snapshot_report(request, now, before) if now.views else None
     if now.facts is None:
         if snapshots is None:
@@ -55,7 +64,7 @@ def report_of_files(request: OomRequest, paths: Sequence[str], *, was: Sequence[
     return replace(report, series=snapshots.series) if snapshots is not None else report
 
 
-def _read(paths: Sequence[str]) -> _Evidence:
+def _read(paths: Sequence[str], limit: int) -> _Evidence:
     """Snapshots by what they are, everything else as logs."""
     files = find_files(paths)
     snapshots = [path for path in files if _is_snapshot(path)]
@@ -74,7 +83,7 @@ def _read(paths: Sequence[str]) -> _Evidence:
             )
     if snapshots:
         try:
-            read, files_read = snapshots_from_files(snapshots)
+            read, files_read = snapshots_from_files(snapshots, max_bytes=limit)
         except InputError as error:
             if facts is None:
                 raise

@@ -114,6 +114,8 @@ def build_mesh(settings: Settings) -> Mesh:
 def _shard_ranks(settings: Settings, world: int | None, given: dict[str, int]) -> int:
     """dp_shard as it was given, or what is left of the ranks."""
     if settings.dp_shard is not None and settings.dp_shard != -1:
+        if settings.dp_shard < 1:
+            raise UsageError(f"dp_shard is {settings.dp_shard}; it is 1 or more, or -1 for what is left")
         return settings.dp_shard
     if world is None:
         return 1

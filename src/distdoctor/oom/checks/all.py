@@ -8,6 +8,10 @@ from distdoctor.oom.checks.all_explain import EXPLAIN_CHECKS
 from distdoctor.oom.checks.all_snapshot import SNAPSHOT_CHECKS
 from distdoctor.oom.explain_changes import ID as CHANGED_ID
 
-OOM_CHECKS = (*ESTIMATE_CHECKS, *CONFIG_CHECKS, *EXPLAIN_CHECKS, *SNAPSHOT_CHECKS)
-
-OOM_CHECK_IDS = (*(check.id for check in OOM_CHECKS), CHANGED_ID)
+OOM_CHECK_IDS: tuple[str, ...] = (
+    *(check.id for check in ESTIMATE_CHECKS),
+    *(check.id for check in CONFIG_CHECKS),
+    *(check.id for check in EXPLAIN_CHECKS),
+    *(check.id for check in SNAPSHOT_CHECKS),
+    CHANGED_ID,
+)
