@@ -10,12 +10,15 @@ from hypothesis import HealthCheck, given, settings
 from msgspec.structs import replace
 from rich.cells import cell_len
 
-from distdoctor.report.model import Report, Status
+from distdoctor.report.model import Column, Report, Status, Table
 from distdoctor.report.render.charts import MAX_BARS, chart_of
 from distdoctor.report.render.html import render_html
 from distdoctor.report.render.json import render_json
+from distdoctor.report.render.labelled import short_lines
+from distdoctor.report.render.lines import plain
 from distdoctor.report.render.markdown import HEAD_BYTES, MAX_CHARS, render_markdown
 from distdoctor.report.render.one_line import render_one_line
+from distdoctor.report.render.tables import table_lines
 from distdoctor.report.render.terminal import SCREEN_ROWS, render_terminal
 from distdoctor.report.render.text import render_text
 from distdoctor.report.seal import seal
@@ -71,6 +74,34 @@ def test_everything_is_there_when_asked_for() -> None:
     for part in ("SM clock of host-c gpu 3", "thp-always", "agreed with the vendor", "data loading", "565.57.01 [host-b; NVML]",
                  "trace.json.gz", "not read, cut off", "scontrol update NodeName=host-c", "clock of host-c gpu 3 falls"):  # fmt: skip
         assert part in text, part
+
+
+@pytest.mark.parametrize("width", [60, 72, 80, 100])
+def test_a_table_of_words_keeps_to_the_screen_and_its_numbers_whole(width: int) -> None:
+    table = Table(
+        name="t",
+        title="what it is",
+        columns=(Column(name="what"), Column(name="GiB", align="right"), Column(name="where it was read")),
+        rows=(
+            ("a long name of a thing that is kept " * 3, 12345.5, "in one file and in another " * 4),
+            ("b", 1, "c"),
+        ),
+    )
+    lines = [plain(line) for line in table_lines(table, indent="  ", width=width)]
+    assert max(cell_len(line) for line in lines) <= width
+    assert "12,346" in lines[2]
+    assert "…" in lines[2]
+    assert lines[3].split() == ["b", "1", "c"]
+
+
+@pytest.mark.parametrize("width", range(40, 61))
+def test_a_cut_text_keeps_to_the_screen(width: int) -> None:
+    lines = short_lines(
+        "words of many lengths, some longer than others, in a sentence without an end " * 3, width
+    )
+    assert len(lines) == 2
+    assert plain(lines[-1]).endswith(" …")
+    assert max(cell_len(plain(line)) for line in lines) <= width
 
 
 def test_a_fact_that_was_not_measured_says_why() -> None:

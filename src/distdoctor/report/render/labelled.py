@@ -32,7 +32,7 @@ def text_lines(text: str, width: int, *, style: str = "") -> list[Line]:
 
 def short_lines(text: str, width: int, *, style: str = "") -> list[Line]:
     """As `text_lines`, cut to two rows: a screen has 24."""
-    return clipped(text_lines(text, width, style=style), MAX_ROWS_EACH)
+    return clipped(text_lines(text, width, style=style), MAX_ROWS_EACH, width=width)
 
 
 def with_label(label: str, lines: list[Line]) -> list[Line]:

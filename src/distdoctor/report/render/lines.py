@@ -19,6 +19,7 @@ class Span:
 
 Line = tuple[Span, ...]
 BLANK: Line = ()
+_MORE = " …"
 
 _WORDS = re.compile(r"\S+\s*|\s+")
 
@@ -74,12 +75,18 @@ def command_lines(command: str, *, indent: str) -> list[Line]:
     ]
 
 
-def clipped(lines: Sequence[Line], limit: int) -> list[Line]:
-    """At most `limit` lines; a last one that was followed by more ends in an ellipsis."""
+def clipped(lines: Sequence[Line], limit: int, *, width: int) -> list[Line]:
+    """At most `limit` lines; a last one that was followed by more ends in an ellipsis, within `width` cells."""
     if len(lines) <= limit:
         return list(lines)
     last = lines[limit - 1]
-    shortened = (*last[:-1], Span(last[-1].text.rstrip(" .,;:") + " …", last[-1].style)) if last else last
+    if not last:
+        return list(lines[:limit])
+    room = width - cell_len(plain(last[:-1])) - len(_MORE)
+    text = last[-1].text
+    while cell_len(text) > room and (shorter := text.rstrip().rpartition(" ")[0]):
+        text = shorter
+    shortened = (*last[:-1], Span(text.rstrip(" .,;:") + _MORE, last[-1].style))
     return [*lines[: limit - 1], shortened]
 
 

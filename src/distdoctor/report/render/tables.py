@@ -16,6 +16,9 @@ from distdoctor.units import fold_ints
 
 # A cell wider than this is cut; the whole of it is in the JSON.
 MAX_CELL = 48
+# A cell that is narrower says little.
+MIN_CELL = 12
+_GAP = "  "
 # More rows than this nobody reads on a terminal.
 MAX_ROWS = 100
 MAX_BARS = 64
@@ -27,11 +30,16 @@ def header_of(column: Column) -> str:
     return f"{column.name} ({column.unit})" if column.unit else column.name
 
 
-def table_lines(table: Table, *, indent: str, max_rows: int = MAX_ROWS) -> list[Line]:
-    """Title, header, rows, note; rows beyond `max_rows` are counted."""
+def table_lines(
+    table: Table, *, indent: str, max_rows: int = MAX_ROWS, width: int | None = None
+) -> list[Line]:
+    """Title, header, rows, note; rows beyond `max_rows` are counted. Words are cut where the table is wider than
+    `width`, numbers never."""
     header = [header_of(column) for column in table.columns]
     right = [column.align == "right" for column in table.columns]
     rows = [[_cell(value) for value in row] for row in table.rows[:max_rows]]
+    if width is not None:
+        rows = _narrowed(header, rows, right, width - cell_len(indent))
     lines = [(Span(indent), Span(table.title, "bold")), *_grid(header, rows, right, indent)]
     if len(table.rows) > max_rows:
         lines.append(
@@ -125,17 +133,44 @@ def _short_key(fact: Fact) -> str:
 
 
 def _cell(value: Scalar) -> str:
-    text = scalar_text(value)
-    return text if cell_len(text) <= MAX_CELL else set_cell_size(text, MAX_CELL - 1).rstrip() + "…"
+    return _cut(scalar_text(value), MAX_CELL)
+
+
+def _cut(text: str, cells: int) -> str:
+    return text if cell_len(text) <= cells else set_cell_size(text, cells - 1).rstrip() + "…"
+
+
+def _narrowed(
+    header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool], width: int
+) -> list[list[str]]:
+    """`rows` in at most `width` cells where cutting words can do it: of the columns of words the widest gives way."""
+    widths = _widths(header, rows)
+    # Nothing is cut below its header, or below what still says something.
+    least = [
+        full if is_right else min(full, max(cell_len(name), MIN_CELL))
+        for name, full, is_right in zip(header, widths, right, strict=True)
+    ]
+    over = sum(widths) + len(_GAP) * (len(widths) - 1) - width
+    while over > 0:
+        widest = max(range(len(widths)), key=lambda index: (widths[index] > least[index], widths[index]))
+        if widths[widest] <= least[widest]:
+            break
+        widths[widest] -= 1
+        over -= 1
+    return [[_cut(cell, cells) for cell, cells in zip(row, widths, strict=False)] for row in rows]
+
+
+def _widths(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+    return [
+        max(cell_len(text) for text in (name, *(row[index] for row in rows if index < len(row))))
+        for index, name in enumerate(header)
+    ]
 
 
 def _grid(
     header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool], indent: str
 ) -> list[Line]:
-    widths = [
-        max(cell_len(text) for text in (name, *(row[index] for row in rows if index < len(row))))
-        for index, name in enumerate(header)
-    ]
+    widths = _widths(header, rows)
     lines: list[Line] = [(Span(indent), Span(_row(header, widths, right), "dim"))]
     lines += [(Span(indent), Span(_row(row, widths, right))) for row in rows]
     return lines
@@ -146,7 +181,7 @@ def _row(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> 
     for cell, width, is_right in zip(cells, widths, right, strict=False):
         gap = " " * max(width - cell_len(cell), 0)
         padded.append(gap + cell if is_right else cell + gap)
-    return "  ".join(padded).rstrip()
+    return _GAP.join(padded).rstrip()
 
 
 def _bars(values: Sequence[float | None]) -> list[str]:

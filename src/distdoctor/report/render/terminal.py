@@ -87,7 +87,10 @@ def _blocks(report: Report, width: int) -> Iterator[_Block]:
         )
     for index, table in enumerate(first_tables(report)):
         yield _Block(
-            section=_FIGURES, lines=table_lines(table, indent="  "), priority=16 + index, kind="table"
+            section=_FIGURES,
+            lines=table_lines(table, indent="  ", width=width),
+            priority=16 + index,
+            kind="table",
         )
     yield from _finding_blocks(report, width)
     for index, fold in enumerate(fold_skips(report)):
@@ -107,7 +110,10 @@ def _blocks(report: Report, width: int) -> Iterator[_Block]:
         )
     for index, table in enumerate(body_tables(report)):
         yield _Block(
-            section=_PICTURES, lines=table_lines(table, indent="  "), priority=90 + index, kind="table"
+            section=_PICTURES,
+            lines=table_lines(table, indent="  ", width=width),
+            priority=90 + index,
+            kind="table",
         )
     yield from _action_blocks(report, width)
 
@@ -117,7 +123,9 @@ def _head(report: Report, width: int) -> Iterator[_Block]:
     status = verdict.status.value
     title = short_lines(verdict.title, width, style="bold")
     yield _Block(section=_HEAD, lines=title, priority=0, label=status)
-    summary = clipped(text_lines(verdict.summary, width), MAX_SUMMARY_ROWS) if verdict.summary else []
+    summary = (
+        clipped(text_lines(verdict.summary, width), MAX_SUMMARY_ROWS, width=width) if verdict.summary else []
+    )
     yield _Block(section=_HEAD, lines=summary, priority=0)
     shown = verdict.title + " ".join(plain(line) for line in summary)
     told = "; ".join(each for each in (unsaid_coverage(report, shown), verdict_sureness(report)) if each)
@@ -157,9 +165,9 @@ def _finding_head(report: Report, finding: Finding, width: int) -> list[Line]:
     scope = scope_name(finding.scope)
     sure = how_sure(finding.confidence)
     if finding.title == report.verdict.title:
-        # The verdict has said it; here stands whom it is about.
+        # The verdict has said it; here stands whom it is about, else by which name the check is looked up.
         return short_lines(
-            "; ".join(each for each in (scope or "the whole subject", sure) if each), width, style="bold"
+            "; ".join(each for each in (scope or finding.id, sure) if each), width, style="bold"
         )
     lines = short_lines(finding.title, width, style="bold")
     about = "; ".join(each for each in (scope, sure) if each)
