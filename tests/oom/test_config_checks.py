@@ -109,9 +109,8 @@ def test_without_any_file_every_check_is_skipped(check_id: str) -> None:
 
 def test_every_check_has_a_page_and_a_case() -> None:
     ids = {each.id for each in CONFIG_CHECKS}
-    assert set(FIRES) == {
-        each for each in ids if by_id(each).run.__module__.rsplit(".", 1)[-1] != "config_states"
-    }
+    # The estimate over configurations has tests of its own: test_config_states.py.
+    assert set(FIRES) == ids - {"oom-config-states"}
     for check_id in ids:
         assert (DOCS / f"{check_id}.md").read_text().startswith(f"# {check_id}\n")
 

@@ -1,0 +1,66 @@
+"""What configurations come to in memory: judged where they say enough, and not where they do not."""
+
+from __future__ import annotations
+
+from distdoctor.oom.checks.config_states import CHECK
+from distdoctor.oom.configs.join import config_facts
+from distdoctor.oom.configs.read import read_config_text
+from distdoctor.report.checking import Found, NotSeen, Outcome, Passed
+from distdoctor.report.model import Severity
+
+NEMO = """name: megatron_llama
+trainer: {devices: 1, num_nodes: 1, precision: %s, accelerator: gpu}
+model:
+  micro_batch_size: 1
+  global_batch_size: 1
+  encoder_seq_length: 2048
+  num_layers: %d
+  hidden_size: 4096
+  ffn_hidden_size: 11008
+  num_attention_heads: 32
+  tensor_model_parallel_size: 1
+  pipeline_model_parallel_size: 1
+  bias: false
+  activation: fast-swiglu
+  tokenizer:
+    library: sentencepiece
+    model: ???
+"""
+
+
+def outcome(*texts: tuple[str, str]) -> Outcome:
+    (found,) = CHECK.run(config_facts([read_config_text(name, text) for name, text in texts]))
+    return found
+
+
+def test_a_model_that_one_gpu_cannot_hold_is_told() -> None:
+    found = outcome(("conf.yaml", NEMO % ("32", 32)))
+    assert isinstance(found, Found)
+    assert found.severity is Severity.WARNING, "no file names the GPU"
+    assert "model states alone take 1" in found.evidence[0].text
+    assert "80gb" in (found.evidence[0].expected_source or "")
+
+
+def test_a_small_one_passes_with_its_figure() -> None:
+    passed = outcome(("conf.yaml", NEMO % ("bf16", 2)))
+    assert isinstance(passed, Passed)
+    assert "model states" in passed.detail
+
+
+def test_without_the_number_of_ranks_nothing_is_estimated() -> None:
+    seen = outcome(("zero.json", '{"bf16": {"enabled": true}, "zero_optimization": {"stage": 3}}'))
+    assert isinstance(seen, NotSeen)
+    assert "no estimate" in seen.unread.reason and seen.unread.how
+
+
+def test_the_model_of_another_file_completes_it() -> None:
+    accelerate = (
+        "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\nmixed_precision: bf16\nnum_machines: 1\n"
+        "num_processes: 8\nfsdp_config: {fsdp_version: 2, fsdp_reshard_after_forward: true}\n"
+    )
+    model = (
+        '{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 1024, "num_hidden_layers": 4,'
+        ' "num_attention_heads": 8, "num_key_value_heads": 8, "intermediate_size": 2048, "vocab_size": 32000}'
+    )
+    assert isinstance(outcome(("a.yaml", accelerate)), NotSeen)
+    assert isinstance(outcome(("a.yaml", accelerate), ("config.json", model)), Passed)
