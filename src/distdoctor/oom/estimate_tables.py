@@ -10,6 +10,9 @@ from distdoctor.units import GIB
 
 _GB = 1e9
 
+# An assumption of so many strategies is one of all: a variant that checkpoints assumes no "no checkpointing".
+_MOST = 0.75
+
 _COLUMNS = ("states", "start", "step 1", "step 2", "needed", "host")
 
 
@@ -56,9 +59,20 @@ def _breakdown(facts: EstimateFacts, *, place_first: bool) -> Table:
 
 def assumption_words(facts: EstimateFacts) -> str:
     """What was assumed, in one sentence for the same screen."""
-    said = "; ".join(facts.estimate.assumptions)
+    assumptions = facts.estimate.assumptions
+    if facts.variants:
+        assumptions = tuple(each for each in assumptions if _is_common(each, facts))
+    said = "; ".join(assumptions)
     first = f"Assumed: {said}." if said else "Nothing was assumed beyond what was said."
-    return " ".join((first, *facts.estimate.notes))
+    # Side by side rows are dear, and what is said of the model's sizes stands in the table of the job.
+    notes = () if facts.variants and facts.estimate.is_whole else facts.estimate.notes
+    return " ".join((first, *notes))
+
+
+def _is_common(assumption: str, facts: EstimateFacts) -> bool:
+    """Side by side, what only one family of strategies assumes says nothing of the others."""
+    made = [variant.estimate for variant in facts.variants if variant.estimate is not None]
+    return sum(assumption in each.assumptions for each in made) >= _MOST * len(made)
 
 
 def _comparison(facts: EstimateFacts) -> Table:
@@ -87,10 +101,10 @@ def _compared(variant: Variant, facts: EstimateFacts) -> tuple[Scalar, ...]:
     low, high = variant.estimate.need_bytes
     cells: list[Scalar] = [
         variant.label,
-        _round(states_bytes(worst) / _GB),
-        *(_gib(worst.peak_of_step(step).num_bytes) for step in (0, 1, 2)),
+        _brief(states_bytes(worst) / _GB),
+        *(_brief(worst.peak_of_step(step).num_bytes / GIB) for step in (0, 1, 2)),
         f"{_short(low)}-{_short(high)}",
-        _gib(worst.host_bytes) if worst.host_bytes else None,
+        _brief(worst.host_bytes / GIB) if worst.host_bytes else None,
     ]
     if facts.cluster is not None:
         cells.append(answer_of(variant, facts).value)
@@ -267,6 +281,11 @@ def _gib(num_bytes: float) -> float:
 def _short(num_bytes: float) -> str:
     value = num_bytes / GIB
     return f"{value:.0f}" if value >= 9.95 else f"{value:.1f}"
+
+
+def _brief(value: float) -> float:
+    """For a table of many columns: three digits tell strategies apart."""
+    return float(round(value)) if value >= 100 else _round(value)
 
 
 def _round(value: float, digits: int | None = None) -> float:

@@ -8,12 +8,17 @@ from dataclasses import replace
 from distdoctor.errors import UsageError
 from distdoctor.oom.estimate import estimate
 from distdoctor.oom.facts.estimated import Variant
-from distdoctor.oom.job import Job, resolve
+from distdoctor.oom.job import MEGATRON, Job, resolve
 from distdoctor.oom.settings import Checkpointing, DataParallel, Offload, Settings
 from distdoctor.oom.strategies.all import STRATEGIES
 
 # Tensor parallelism stays inside a host: NVLink, 8 GPUs.
 _HOST = 8
+# Titles that are wider than a column of eighty has room for.
+_SHORT = {
+    DataParallel.MEGATRON: "Megatron DDP",
+    DataParallel.MEGATRON_DISTRIBUTED: "Megatron dist. opt.",
+}
 
 
 def variants_of(job: Job) -> tuple[Variant, ...]:
@@ -25,10 +30,19 @@ def _wanted(job: Job) -> Iterator[tuple[str, str, Settings]]:
     # Defaults differ between strategies: what was not said stays unsaid.
     said = replace(job.said, strategy=None)
     for strategy in STRATEGIES:
-        if strategy.kind is not DataParallel.NONE:
-            yield strategy.title, strategy.page, replace(said, strategy=strategy.kind)
+        # Megatron-LM trains no adapters.
+        is_possible = said.adapter is None or strategy.kind not in MEGATRON
+        if strategy.kind is not DataParallel.NONE and is_possible:
+            title = _SHORT.get(strategy.kind, strategy.title)
+            yield title, strategy.page, replace(said, strategy=strategy.kind)
     fsdp = replace(said, strategy=DataParallel.FSDP)
-    yield "FSDP2, keeps gathered", "fsdp2", replace(fsdp, reshard_after_forward=False)
+    if job.checkpointing is not Checkpointing.FULL and job.shape is not None:
+        yield (
+            "FSDP2, checkpointed",
+            "activation-checkpointing",
+            replace(fsdp, checkpointing=Checkpointing.FULL),
+        )
+    yield "FSDP2, no reshard", "fsdp2", replace(fsdp, reshard_after_forward=False)
     shards = job.mesh.dp
     if shards > _HOST and shards % _HOST == 0:
         yield (
@@ -37,12 +51,6 @@ def _wanted(job: Job) -> Iterator[tuple[str, str, Settings]]:
             replace(fsdp, dp_shard=_HOST, dp_replicate=shards // _HOST),
         )
     yield from _other_cuts(job, fsdp)
-    if job.checkpointing is not Checkpointing.FULL and job.shape is not None:
-        yield (
-            "FSDP2, checkpointed",
-            "activation-checkpointing",
-            replace(fsdp, checkpointing=Checkpointing.FULL),
-        )
     yield (
         "ZeRO-3, offloaded",
         "offload",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from distdoctor.report.coverage import fold_skips, unsaid_coverage
-from distdoctor.report.model import CheckState, Finding, Report, Status
+from distdoctor.report.model import CheckState, Finding, Report, Status, Table
 from distdoctor.report.names import scope_name
 from distdoctor.report.reading import (
     body_tables,
@@ -39,6 +39,9 @@ SCREEN_ROWS = 24
 MAX_SUMMARY_ROWS = 4
 # More findings than this never fit; they are counted without being laid out.
 MAX_CANDIDATES = 12
+# A first table that is cut to a screen keeps so many rows, and this share of them.
+MIN_TABLE_ROWS = 4
+MIN_TABLE_SHARE = 0.6
 _NEVER = 10_000
 _FOOTER_CELLS = 80
 
@@ -61,6 +64,8 @@ class _Block:
     """What it counts as when hidden: `finding`, `action`, …"""
     needs: _Block | None = None
     shown: bool = field(default=False, compare=False)
+    shorter: Callable[[int], list[Line]] | None = None
+    """The same in so many rows fewer; no lines where it cannot be."""
 
 
 def render_terminal(report: Report, *, width: int = 80, color: bool = False, verbose: bool = False) -> str:
@@ -91,6 +96,7 @@ def _blocks(report: Report, width: int) -> Iterator[_Block]:
             lines=table_lines(table, indent="  ", width=width),
             priority=16 + index,
             kind="table",
+            shorter=_shorter_table(table, width) if index == 0 else None,
         )
     yield from _finding_blocks(report, width)
     for index, fold in enumerate(fold_skips(report)):
@@ -198,11 +204,27 @@ def _fitted(report: Report, blocks: Sequence[_Block], width: int) -> list[Line]:
             continue
         block.shown = True
         tried = physical_rows(_screen(report, blocks), width)
+        if tried > SCREEN_ROWS and block.shorter is not None:
+            # The answer itself is a table: most of it is better than none.
+            block.lines = block.shorter(tried - SCREEN_ROWS)
+            tried = physical_rows(_screen(report, blocks), width) if block.lines else tried
         if tried > SCREEN_ROWS:
             block.shown = False
         else:
             rows = tried
     return _screen(report, blocks)
+
+
+def _shorter_table(table: Table, width: int) -> Callable[[int], list[Line]]:
+    """The table with so many rows fewer, and a line that counts them; nothing where little would be left."""
+
+    def cut(too_many: int) -> list[Line]:
+        left = len(table.rows) - too_many - 1
+        if left < max(MIN_TABLE_ROWS, len(table.rows) * MIN_TABLE_SHARE):
+            return []
+        return table_lines(table, indent="  ", width=width, max_rows=left)
+
+    return cut
 
 
 def _screen(report: Report, blocks: Sequence[_Block]) -> list[Line]:
