@@ -46,7 +46,7 @@ def test_side_by_side_the_screen_is_the_table(model: str, gpus: str) -> None:
     assert len(lines) <= SCREEN_ROWS
     assert max(cell_len(line) for line in lines) <= 80
     assert any(line.startswith("  strategy ") for line in lines), "the comparison, not the breakdown"
-    assert any(line.startswith("  FSDP2, checkpoint") for line in lines), "down to its last rows"
+    assert any(line.startswith("  FSDP2, checkpointed") for line in lines), "down to its last rows"
 
 
 def test_side_by_side_only_what_all_assume_is_said() -> None:

@@ -103,7 +103,7 @@ def _compared(variant: Variant, facts: EstimateFacts) -> tuple[Scalar, ...]:
         variant.label,
         _brief(states_bytes(worst) / _GB),
         *(_brief(worst.peak_of_step(step).num_bytes / GIB) for step in (0, 1, 2)),
-        f"{_short(low)}-{_short(high)}",
+        _range(low, high),
         _brief(worst.host_bytes / GIB) if worst.host_bytes else None,
     ]
     if facts.cluster is not None:
@@ -276,6 +276,13 @@ def is_answered(facts: EstimateFacts) -> bool:
 
 def _gib(num_bytes: float) -> float:
     return _round(num_bytes / GIB)
+
+
+def _range(low: float, high: float) -> str:
+    """`48-60`; what is far beyond any GPU in thousands."""
+    if high / GIB >= 10_000:
+        return f"{low / GIB / 1000:.0f}-{high / GIB / 1000:.0f}k"
+    return f"{_short(low)}-{_short(high)}"
 
 
 def _short(num_bytes: float) -> str:
