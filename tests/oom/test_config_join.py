@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
+import typer
+
+from distdoctor.cli.oom import register
 from distdoctor.oom.configs.join import config_facts, join_configs
 from distdoctor.oom.configs.read import read_config_text
+from distdoctor.oom.configs.reading import HOW
 from distdoctor.oom.facts.launch import ConfigDefect, LaunchConfig
-from distdoctor.oom.settings import DataParallel, Offload, Precision
+from distdoctor.oom.settings import DataParallel, Offload, Precision, Settings
 
 ZERO3_AUTO = """{
   "bf16": {"enabled": "auto"},
@@ -119,7 +125,7 @@ def test_degrees_of_one_file_and_ranks_of_another() -> None:
         "distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 8\nfsdp_config: {fsdp_version: 2}\n"
     )
     _, defects = join_configs(read(axo__yml=axolotl, acc__yaml=launch))
-    assert titles(defects) == ["MESH_DOES_NOT_DIVIDE tp 3 = 3 does not divide 8 ranks"]
+    assert titles(defects) == ["MESH_DOES_NOT_DIVIDE tp 3 does not divide 8 ranks"]
 
 
 def test_two_kinds_of_checkpointing_in_two_files() -> None:
@@ -193,3 +199,42 @@ def test_a_name_that_disagrees_with_the_sizes() -> None:
 def test_no_files_join_to_nothing() -> None:
     joined, defects = join_configs([])
     assert (joined.model, joined.world_size, defects) == (None, None, ())
+
+
+def test_what_is_given_beside_the_files_wins_and_contradicts_nothing() -> None:
+    files = read(zero3__json=ZERO3_AUTO, args__yaml=TRAINER)
+    joined, defects = join_configs(files, Settings(micro_batch=7, world_size=48))
+    assert (joined.micro_batch, joined.world_size) == (7, 48)
+    assert titles(defects) == titles(join_configs(files)[1])
+
+
+def test_what_is_given_is_open_no_more_and_is_checked_with_the_files() -> None:
+    titan = read(
+        job__toml="""[model]
+name = "llama3"
+flavor = "405B"
+[training]
+local_batch_size = 1
+seq_len = 8192
+[parallelism]
+data_parallel_shard_degree = -1
+tensor_parallel_degree = 8
+[activation_checkpoint]
+mode = "full"
+"""
+    )
+    assert any("ranks" in point.what for _, point in config_facts(titan).still_open())
+    facts = config_facts(titan, Settings(world_size=64))
+    assert not any("number of ranks" in point.what for _, point in facts.still_open())
+    assert titles(config_facts(titan, Settings(world_size=63)).defects) == [
+        "MESH_DOES_NOT_DIVIDE tp 8 does not divide 63 ranks"
+    ]
+
+
+def test_every_option_that_a_report_asks_for_exists() -> None:
+    app = typer.Typer()
+    register(app)
+    command = typer.main.get_command(app).commands["oom"].commands["config"]  # type: ignore[attr-defined]  # both are groups
+    known = {option for each in command.params for option in each.opts}
+    asked = {word for text in HOW.values() for word in re.findall(r"--[a-z-]+", text)}
+    assert asked <= known, asked - known

@@ -35,46 +35,46 @@ E = TypeVar("E", bound=Enum)
 class Words:
     """The options as they were typed."""
 
-    model: str | None
-    params: str | None
-    layers: int | None
-    hidden: int | None
-    heads: int | None
-    kv_heads: int | None
-    head_size: int | None
-    ffn: int | None
-    vocab: int | None
-    experts: int | None
-    experts_per_token: int | None
-    expert_ffn: int | None
-    gated: bool | None
-    tied: bool | None
-    on: str | None
-    gpus: int | None
-    gpus_per_node: int | None
-    mesh: str | None
-    strategy: str | None
-    precision: str | None
-    optimizer: str | None
-    optimizer_loop: str | None
-    micro_batch: int | None
-    micro_batches: int | None
-    global_batch: int | None
-    seq_len: int | None
-    checkpointing: str | None
-    attention: str | None
-    sequence_parallel: bool | None
-    loss_parallel: bool | None
-    fused_loss: bool | None
-    schedule: str | None
-    virtual_stages: int | None
-    keep_gathered: bool
-    bucket_view: bool
-    offload: str | None
-    init: str | None
-    expert_imbalance: float | None
-    lora_rank: int | None
-    base_bits: int | None
+    model: str | None = None
+    params: str | None = None
+    layers: int | None = None
+    hidden: int | None = None
+    heads: int | None = None
+    kv_heads: int | None = None
+    head_size: int | None = None
+    ffn: int | None = None
+    vocab: int | None = None
+    experts: int | None = None
+    experts_per_token: int | None = None
+    expert_ffn: int | None = None
+    gated: bool | None = None
+    tied: bool | None = None
+    on: str | None = None
+    gpus: int | None = None
+    gpus_per_node: int | None = None
+    mesh: str | None = None
+    strategy: str | None = None
+    precision: str | None = None
+    optimizer: str | None = None
+    optimizer_loop: str | None = None
+    micro_batch: int | None = None
+    micro_batches: int | None = None
+    global_batch: int | None = None
+    seq_len: int | None = None
+    checkpointing: str | None = None
+    attention: str | None = None
+    sequence_parallel: bool | None = None
+    loss_parallel: bool | None = None
+    fused_loss: bool | None = None
+    schedule: str | None = None
+    virtual_stages: int | None = None
+    keep_gathered: bool = False
+    bucket_view: bool = False
+    offload: str | None = None
+    init: str | None = None
+    expert_imbalance: float | None = None
+    lora_rank: int | None = None
+    base_bits: int | None = None
 
 
 def settings_of_words(

@@ -19,16 +19,17 @@ from distdoctor.oom.facts.estimated import EstimateFacts
 from distdoctor.oom.facts.launch import ConfigFacts, LaunchConfig
 from distdoctor.oom.job import resolve
 from distdoctor.oom.request import OomRequest
+from distdoctor.oom.settings import Settings
 from distdoctor.report.assemble import MAX_TITLE, build_report
 from distdoctor.report.checking import run_checks
 from distdoctor.report.model import Confidence, InputFile, Report, Severity, Subject, Table, Verdict
 from distdoctor.report.site import apply_site
 
 
-def report_of_configs(request: OomRequest, paths: Sequence[str]) -> Report:
-    """The report over the configurations of one job. Raises InputError when none can be read."""
+def report_of_configs(request: OomRequest, paths: Sequence[str], *, given: Settings | None = None) -> Report:
+    """The report over the configurations of one job; what is `given` wins. Raises InputError when none can be read."""
     configs, inputs = read_configs(paths)
-    facts = config_facts(configs)
+    facts = config_facts(configs, given)
     wanted = [check for check in CONFIG_CHECKS if not request.only or check.id in request.only]
     findings, skipped, checks = run_checks(wanted, facts, is_live=False)
     report = build_report(

@@ -121,9 +121,9 @@ def _shard_ranks(settings: Settings, world: int | None, given: dict[str, int]) -
         return 1
     others = given["pp"] * given["dp_replicate"] * given["cp"] * given["tp"]
     if world % others:
-        raise UsageError(
-            f"{_product(given)} = {others} does not divide {world} GPUs", hint="change --gpus or --mesh"
-        )
+        product = _product(given)
+        total = f" = {others}" if " x " in product else ""
+        raise UsageError(f"{product}{total} does not divide {world} GPUs", hint="change --gpus or --mesh")
     return world // others
 
 

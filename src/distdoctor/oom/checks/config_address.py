@@ -24,7 +24,7 @@ def _run(facts: ConfigFacts) -> Sequence[Outcome]:
     if nodes is None:
         return [
             not_said(
-                "no file says how many nodes there are", how="give `--nodes N`, or the launcher's file too"
+                "no file says how many nodes there are", how="give the launcher's file or job script too"
             )
         ]
     if nodes == 1:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 from distdoctor.errors import UsageError
-from distdoctor.oom.catalog.gpus import GpuType, find_gpu_type, gpu_type
+from distdoctor.oom.catalog.gpus import GpuType, gpu_type
 from distdoctor.oom.checks.config_base import ConfigCheck, no_configuration, not_said
 from distdoctor.oom.checks.estimate_base import SOURCE, gib
 from distdoctor.oom.estimate import estimate
@@ -62,7 +63,7 @@ def _run(facts: ConfigFacts) -> Sequence[Outcome]:
                 Action(
                     team=Team.JOB_OWNER,
                     text="see where it goes, and what would make it fit",
-                    command="distdoctor oom estimate --config FILE --on 8xGPU_TYPE --compare",
+                    command=_command(facts, gpu),
                 ),
             ),
             severity=Severity.CRITICAL if is_said else Severity.WARNING,
@@ -73,10 +74,21 @@ def _run(facts: ConfigFacts) -> Sequence[Outcome]:
     ]
 
 
+def _command(facts: ConfigFacts, gpu: GpuType) -> str:
+    """The estimate over the same files on the same GPUs."""
+    files = " ".join(f"--config {shlex.quote(config.path)}" for config in facts.configs)
+    ranks = facts.joined.world_size
+    return f"distdoctor oom estimate {files} --on {f'{ranks}x' if ranks else ''}{gpu.name} --compare"
+
+
 def _gpu(facts: ConfigFacts) -> tuple[GpuType, bool]:
-    """The GPU that a file names, and whether one does."""
-    said = find_gpu_type(facts.joined.gpu_type) if facts.joined.gpu_type else None
-    return (said, True) if said is not None else (gpu_type(USUAL_GPU), False)
+    """The GPU that a file or the command line names, and whether one does."""
+    if facts.joined.gpu_type is not None:
+        try:
+            return gpu_type(facts.joined.gpu_type), True
+        except UsageError:
+            pass  # a node's label that the catalog does not know
+    return gpu_type(USUAL_GPU), False
 
 
 def _why(states_exceed: bool, *, is_said: bool) -> str:

@@ -143,7 +143,7 @@ def _hybrid(reading: Reading, key: Entry | None) -> None:
             "the number of ranks that share one copy of the states",
             "HYBRID_SHARD takes the ranks of one node, and the file does not say how many those are",
             settles="dp_shard",
-            how_to="`--gpus N --nodes M`",
+            how_to="`--gpus N --gpus-per-node M`",
         )
         return
     reading.set("dp_shard", per_node, key, implied=True)

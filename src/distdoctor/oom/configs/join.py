@@ -50,11 +50,17 @@ _ZERO = (DataParallel.ZERO1, DataParallel.ZERO2, DataParallel.ZERO3)
 _STOPPING = frozenset({"micro_batch", "accumulation_steps", "global_batch", "strategy"})
 
 
-def join_configs(configs: Sequence[LaunchConfig]) -> tuple[Settings, tuple[ConfigDefect, ...]]:
-    """The settings of all files together, and the contradictions between them (not the files' own defects)."""
+def join_configs(
+    configs: Sequence[LaunchConfig], given: Settings | None = None
+) -> tuple[Settings, tuple[ConfigDefect, ...]]:
+    """The settings of all files together, and the contradictions between them (not the files' own defects).
+    What is `given` wins, and is no contradiction."""
     values: dict[str, Any] = {}  # by field of Settings, whose types differ
     defects: list[ConfigDefect] = []
     for name in (each.name for each in fields(Settings)):
+        if given is not None and getattr(given, name) is not None:
+            values[name] = getattr(given, name)
+            continue
         said = [(config, getattr(config.settings, name)) for config in configs]
         said = [(config, value) for config, value in said if value is not None]
         if not said:
@@ -70,9 +76,9 @@ def join_configs(configs: Sequence[LaunchConfig]) -> tuple[Settings, tuple[Confi
     return joined, tuple(defects)
 
 
-def config_facts(configs: Sequence[LaunchConfig]) -> ConfigFacts:
-    """Everything that the checks of configurations look at."""
-    joined, between = join_configs(configs)
+def config_facts(configs: Sequence[LaunchConfig], given: Settings | None = None) -> ConfigFacts:
+    """Everything that the checks of configurations look at; `given`: what was said beside the files."""
+    joined, between = join_configs(configs, given)
     own = tuple(defect for config in configs for defect in config.defects)
     return ConfigFacts(configs=tuple(configs), joined=joined, defects=(*own, *between))
 

@@ -90,10 +90,11 @@ def _mesh(configs: Sequence[LaunchConfig], joined: Settings) -> list[ConfigDefec
         for name, size in {**degrees, **({"dp_shard": shard} if exact else {})}.items()
         if size and size > 1
     )
+    shown_total = f" = {total}" if " x " in shown else ""
     return [
         ConfigDefect(
             kind=Defect.MESH_DOES_NOT_DIVIDE,
-            title=f"{shown} = {total} does not {'make' if exact else 'divide'} {world} ranks"[:80],
+            title=f"{shown}{shown_total} does not {'make' if exact else 'divide'} {world} ranks"[:80],
             why="The product of all degrees must be the number of ranks; what is left over belongs to no group.",
             fix=f"change the degrees, or start {total} ranks" + ("" if exact else " or a multiple"),
             keys=_keys(configs, "world_size", *degrees, "dp_shard"),

@@ -97,6 +97,8 @@ def looks_like(text: str) -> str:
     head = text.lstrip("\ufeff \t\r\n")[:4000]
     if re.search(r"out of memory|OutOfMemoryError", text[:200_000]):
         return "a log with an out-of-memory error (`distdoctor oom explain FILE`)"
+    if re.search(r"^\[[A-Za-z_][\w.]*\]\s*$", head, re.MULTILINE):
+        return "TOML or INI"
     if head.startswith(("{", "[")):
         keys = re.findall(r'"(\w+)"\s*:', head)[:4]
         return f"JSON with the keys {', '.join(keys)}" if keys else "JSON without keys of a training job"
@@ -104,8 +106,6 @@ def looks_like(text: str) -> str:
         return "a script that starts no training that is known here"
     if re.search(r"^(?:import|from) \w+", head, re.MULTILINE):
         return "Python"
-    if re.search(r"^\[[\w.]+\]\s*$", head, re.MULTILINE):
-        return "TOML or INI"
     keys = re.findall(r"^([A-Za-z_][\w.-]*)[ ]*:", head, re.MULTILINE)[:4]
     if keys:
         return f"YAML with the keys {', '.join(keys)}"

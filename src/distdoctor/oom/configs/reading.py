@@ -35,14 +35,15 @@ EnumT = TypeVar("EnumT", bound=Enum)
 # Which option of ours says the same. A field without one is supplied by changing the file.
 HOW = {
     "world_size": "`--gpus N`",
-    "num_nodes": "`--nodes N`",
-    "gpus_per_node": "`--gpus N --nodes M`",
+    "num_nodes": "`--on 2x8xh100-80gb` (nodes x GPUs x type), or `--gpus N`",
+    "gpus_per_node": "`--gpus-per-node N`",
     "micro_batch": "`--micro-batch N`, or the trainer's arguments as another file",
     "global_batch": "`--global-batch N`, or the trainer's arguments as another file",
-    "accumulation_steps": "`--accumulation N`, or the trainer's arguments as another file",
+    "accumulation_steps": "`--micro-batches N`, or the trainer's arguments as another file",
     "seq_len": "`--seq-len N`",
     "model": "`--model NAME`, or its config.json as another file",
     "precision": "`--precision …`, or the trainer's arguments as another file",
+    "gpu_type": "`--on 8xTYPE`",
     "strategy": "`--strategy …`, or the file that names it",
 }
 
