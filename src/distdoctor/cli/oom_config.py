@@ -42,7 +42,8 @@ def config(
         str | None, typer.Option("--precision", help="fp32, mixed, master or pure16")
     ] = None,
     micro_batch: Annotated[
-        int | None, typer.Option("--micro-batch", help="sequences in one forward pass of a rank")
+        int | None,
+        typer.Option("--micro-batch", "--batch-size", help="sequences in one forward pass of a rank"),
     ] = None,
     micro_batches: Annotated[
         int | None, typer.Option("--micro-batches", help="micro-batches between two optimizer steps")
@@ -50,7 +51,9 @@ def config(
     global_batch: Annotated[
         int | None, typer.Option("--global-batch", help="sequences of all ranks in one optimizer step")
     ] = None,
-    seq_len: Annotated[int | None, typer.Option("--seq-len", help="tokens of a sequence")] = None,
+    seq_len: Annotated[
+        str | None, typer.Option("--seq-len", metavar="N", help="tokens of a sequence: 8192, 8k")
+    ] = None,
     output: OutputOptions,
 ) -> None:
     """Say what launch configurations determine, what they leave open, and what in them contradicts itself.

@@ -64,7 +64,11 @@ def estimate(
     ] = None,
     mesh: Annotated[
         str | None,
-        typer.Option("--mesh", metavar="DIMS", help="pp=2,dp_replicate=1,dp_shard=4,cp=1,tp=2,ep=1,etp=1"),
+        typer.Option(
+            "--mesh",
+            metavar="DIMS",
+            help="tp=8, or pp=2,dp_replicate=1,dp_shard=4,cp=1,tp=2,ep=1,etp=1; dp_shard takes what is left",
+        ),
     ] = None,
     strategy: Annotated[
         str | None,
@@ -73,7 +77,11 @@ def estimate(
         ),
     ] = None,
     precision: Annotated[
-        str | None, typer.Option("--precision", help="fp32, mixed, master or pure16 [by strategy]")
+        str | None,
+        typer.Option(
+            "--precision",
+            help="bytes of parameter + gradient + states: fp32 or mixed 4+4+8, master 2+2+12, pure16 2+2+4 [by strategy]",
+        ),
     ] = None,
     optimizer: Annotated[
         str | None,
@@ -83,7 +91,8 @@ def estimate(
         str | None, typer.Option("--optimizer-loop", help="foreach, fused or for-loop [foreach]")
     ] = None,
     micro_batch: Annotated[
-        int | None, typer.Option("--micro-batch", help="sequences in one forward pass of a rank [1]")
+        int | None,
+        typer.Option("--micro-batch", "--batch-size", help="sequences in one forward pass of a rank [1]"),
     ] = None,
     micro_batches: Annotated[
         int | None, typer.Option("--micro-batches", help="micro-batches between two optimizer steps")
@@ -91,12 +100,18 @@ def estimate(
     global_batch: Annotated[
         int | None, typer.Option("--global-batch", help="sequences of all ranks in one optimizer step")
     ] = None,
-    seq_len: Annotated[int | None, typer.Option("--seq-len", help="tokens of a sequence [4096]")] = None,
+    seq_len: Annotated[
+        str | None, typer.Option("--seq-len", metavar="N", help="tokens of a sequence: 8192, 8k [4096]")
+    ] = None,
     checkpointing: Annotated[
         str | None,
-        typer.Option("--checkpointing", help="activations computed again: none, selective, full [none]"),
+        typer.Option(
+            "--checkpointing", help="activation (gradient) checkpointing: none, selective, full [none]"
+        ),
     ] = None,
-    attention: Annotated[str | None, typer.Option("--attention", help="flash or unfused [flash]")] = None,
+    attention: Annotated[
+        str | None, typer.Option("--attention", help="flash (SDPA), or unfused (eager) [flash]")
+    ] = None,
     sequence_parallel: Annotated[
         bool | None,
         typer.Option("--sequence-parallel/--no-sequence-parallel", help="cut tokens over tp too [yes]"),
@@ -135,7 +150,7 @@ def estimate(
         int | None, typer.Option("--lora-rank", help="adapters of this rank on a frozen model")
     ] = None,
     base_bits: Annotated[
-        int | None, typer.Option("--base-bits", help="bits of a frozen weight: 16, 8 or 4 [16]")
+        int | None, typer.Option("--base-bits", help="bits of a frozen weight: 16, 8, or 4 as in QLoRA [16]")
     ] = None,
     explained: Annotated[
         str | None,

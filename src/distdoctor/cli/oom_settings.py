@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
@@ -60,7 +61,7 @@ class Words:
     micro_batch: int | None = None
     micro_batches: int | None = None
     global_batch: int | None = None
-    seq_len: int | None = None
+    seq_len: str | None = None
     checkpointing: str | None = None
     attention: str | None = None
     sequence_parallel: bool | None = None
@@ -142,7 +143,7 @@ def _from_options(words: Words, cluster: Cluster | None) -> Settings:
         micro_batch=words.micro_batch,
         accumulation_steps=words.micro_batches,
         global_batch=words.global_batch,
-        seq_len=words.seq_len,
+        seq_len=_tokens(words.seq_len),
         checkpointing=_enum("--checkpointing", words.checkpointing, Checkpointing),
         attention=_enum("--attention", words.attention, Attention),
         sequence_parallel=words.sequence_parallel,
@@ -190,7 +191,7 @@ def _model(words: Words) -> Model | None:
 def _num_gpus(words: Words, cluster: Cluster | None) -> int | None:
     counted = cluster.num_gpus if cluster is not None else None
     if words.gpus is not None and counted is not None and words.gpus != counted:
-        raise UsageError(f"--gpus says {words.gpus}, --on says {counted}")
+        raise UsageError(f"--gpus says {words.gpus}, --on says {counted}", hint="give the number once")
     return words.gpus if words.gpus is not None else counted
 
 
@@ -217,25 +218,88 @@ def _cluster_said(gpu_type: str) -> Cluster | None:
 def _enum(option: str, word: str | None, kind: type[E]) -> E | None:
     if word is None:
         return None
+    key = word.strip().lower().replace("_", "-")
+    key = _ALIASES.get(option, {}).get(key, key)
+    if not key:
+        return None
     names = [str(each.value) for each in kind]
-    return kind(_choice(option, _ALIASES.get(word.lower(), word.lower()), tuple(names)))
+    return kind(_choice(option, word, tuple(names), key=key))
 
 
+# Other words for the same, by option; what is empty leaves the choice to the strategy.
 _ALIASES = {
-    "fsdp": "fsdp2",
-    "zero-1": "zero1",
-    "zero-2": "zero2",
-    "zero-3": "zero3",
-    "bf16": "mixed",
-    "single": "none",
-    "adam": "adamw",
-    "megatron-dist-opt": "megatron-distopt",
+    "--strategy": {
+        "fsdp": "fsdp2",
+        "fsdp1": "fsdp2",
+        "fully-shard": "fsdp2",
+        "zero-1": "zero1",
+        "zero-2": "zero2",
+        "zero-3": "zero3",
+        "single": "none",
+        "megatron-dist-opt": "megatron-distopt",
+    },
+    # Both are "mixed precision": with FSDP and DDP fp32 parameters, with DeepSpeed and Megatron a master copy.
+    "--precision": dict.fromkeys(("bf16", "fp16", "bf16-mixed", "fp16-mixed", "16-mixed", "amp"), ""),
+    "--optimizer": {
+        "adam": "adamw",
+        "adamw-torch": "adamw",
+        "adamw-torch-fused": "adamw",
+        "adamw8bit": "adamw-8bit",
+        "adam-8bit": "adamw-8bit",
+        "adamw-bnb-8bit": "adamw-8bit",
+        "paged-adamw-8bit": "adamw-8bit",
+    },
+    "--checkpointing": {
+        **dict.fromkeys(("on", "true", "yes", "all"), "full"),
+        **dict.fromkeys(("off", "false", "no"), "none"),
+        "selective-op": "selective",
+        "op": "selective",
+    },
+    "--attention": {
+        **dict.fromkeys(
+            ("sdpa", "flash-attention", "flash-attention-2", "flash-attention-3", "fa2", "fa3", "flex"),
+            "flash",
+        ),
+        **dict.fromkeys(("eager", "math", "naive"), "unfused"),
+    },
+    "--schedule": {
+        "zb": "zero-bubble",
+        "zb-h1": "zero-bubble",
+        "zb-v": "zbv",
+        "interleaved-1f1b": "interleaved",
+    },
+}
+# Words that are no value of their option, and what to say instead.
+_INSTEAD = {
+    "hsdp": "write --strategy fsdp2 --mesh dp_replicate=2,dp_shard=8",
+    "deepspeed": "which stage? zero1, zero2 or zero3",
+    "zero": "which stage? zero1, zero2 or zero3",
+    "lora": "give --lora-rank N beside the strategy",
+    "qlora": "give --lora-rank N --base-bits 4 beside the strategy",
+    "tp": "write --mesh tp=N",
+    "pp": "write --mesh pp=N",
 }
 
 
-def _choice(option: str, word: str | None, known: tuple[str, ...]) -> str | None:
-    if word is None or word in known:
-        return word
-    near = difflib.get_close_matches(word, known, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
+def _choice(option: str, word: str | None, known: tuple[str, ...], *, key: str | None = None) -> str | None:
+    key = word if key is None else key
+    if word is None or key in known:
+        return key
+    near = difflib.get_close_matches(str(key), known, n=1)
+    meant = f"did you mean {near[0]}? " if near else ""
+    hint = _INSTEAD.get(str(key)) or f"{meant}known: {', '.join(known)}"
     raise UsageError(f"{option}: `{word[:40]}` is not known", hint=hint)
+
+
+# 8k tokens are 8192 and 128k are 131072 wherever lengths of contexts are named.
+_TOKENS = re.compile(r"(\d{1,9})([kKmM]i?)?")
+
+
+def _tokens(word: str | None) -> int | None:
+    """Tokens of a sequence: `8192`, `8k`, `1M`."""
+    if word is None:
+        return None
+    match = _TOKENS.fullmatch(word.strip())
+    if match is None:
+        raise UsageError(f"--seq-len: `{word[:40]}` is no number of tokens", hint="write 8192, 8k or 1M")
+    return int(match[1]) * {"": 1, "k": 1 << 10, "m": 1 << 20}[(match[2] or "").lower().rstrip("i")]
