@@ -96,13 +96,17 @@ def _lead(report: Report) -> str:
 
 def _first_tables(report: Report) -> str:
     lines: list[str] = []
+    room = _FIRST_BYTES
+    # The parts below that are empty leave theirs.
+    if not ranked(report.findings) and not ignored(report.findings):
+        room += _FINDINGS_BYTES - _GIVEN_UP_BYTES
+    if not team_blocks(report):
+        room += _NEXT_BYTES - _GIVEN_UP_BYTES
     for table in first_tables(report):
         rows = _table_rows(table)
         head = [f"**{markdown_text(_clip(table.title, 200))}**", "", *_table_head(table)]
         note = ["", markdown_text(_clip(table.note, 300))] if table.note else []
-        shown = _within(
-            rows, _FIRST_BYTES - _size([*head, *note]), "| … and {} more rows, in the JSON report |"
-        )
+        shown = _within(rows, room - _size([*head, *note]), "| … and {} more rows, in the JSON report |")
         lines += [*head, *shown, *note, ""]
     return "\n".join(lines)
 
