@@ -368,13 +368,13 @@ def test_a_small_other_process_is_named_without_being_blamed() -> None:
     )
     assert report.verdict.cause_class == "capacity"
     assert report.verdict.confidence.value == "medium"
-    assert "other-process" in report.findings[0].explanation
+    assert "another process on the GPU" in report.findings[0].explanation
 
 
 def test_a_limit_and_the_driver_are_both_named_where_neither_is_certain() -> None:
     report = report_of(modern("9.00 GiB", "79.15 GiB", "30.00 GiB", "40.00 GiB", "1.00 GiB"))
     assert report.verdict.confidence.value == "low"
-    assert "process-cap" in report.findings[0].explanation
+    assert "a limit on the process" in report.findings[0].explanation
 
 
 def test_a_rank_that_was_killed_after_gpu_memory_ran_out_is_a_consequence() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from distdoctor.oom.explain_cause import Cause, Judged
-from distdoctor.oom.explain_words import FAULT_OF, cause_title, phase_words, rank_words
+from distdoctor.oom.explain_words import CAUSE_WORDS, FAULT_OF, cause_title, phase_words, rank_words
 from distdoctor.oom.explained import Explained, is_consequence
 from distdoctor.report.model import Confidence, Report, Severity, Status, Verdict
 
@@ -17,7 +17,7 @@ _OWNERS = {
     Cause.HOST_RAM: "It is the host's memory, not the GPU's.",
     Cause.HOST_PINNED: "It is the host's memory, not the GPU's.",
     Cause.HOST_SHM: "It is the host's shared memory, not the GPU's.",
-    Cause.DRIVER_LIMIT: "It is not the amount of memory.",
+    Cause.DRIVER_LIMIT: "It is neither the card nor the size of the job.",
     Cause.CORRUPT_SIZE: "It is a consequence of another error.",
 }
 
@@ -78,7 +78,7 @@ def _what_happened(facts: Explained, number: int) -> str:
         return ""
     named = [each.event for each in facts.of((lead.cause,))]
     whose = rank_words(named) or (f"{number} processes" if number > 1 else "one process")
-    phase = phase_words(lead.event.phase) or "in a phase that the log does not show"
+    phase = phase_words(lead.event.phase) or "phase not shown"
     gpu = f", GPU {lead.event.gpu}" if lead.event.gpu is not None and number == 1 else ""
     return f"{whose[0].upper()}{whose[1:]}{gpu}, {phase}."
 
@@ -89,7 +89,7 @@ def _others_too(facts: Explained) -> str:
     if lead is None:
         return ""
     counts = Counter(
-        each.cause.value
+        CAUSE_WORDS[each.cause]
         for each in facts.judged
         if each.cause is not lead.cause and not is_consequence(each, facts.facts)
     )

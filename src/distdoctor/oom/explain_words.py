@@ -40,6 +40,32 @@ FAULT_OF: dict[Cause, Fault] = {
     Cause.UNKNOWN: Fault.UNKNOWN,
 }
 
+CAUSE_WORDS: dict[Cause, str] = {
+    Cause.CAPACITY: "too much of everything",
+    Cause.LOGITS: "logits",
+    Cause.ACTIVATIONS: "activations",
+    Cause.WORKSPACE: "a workspace of cuBLAS",
+    Cause.FRAGMENTATION: "fragmentation",
+    Cause.OTHER_PROCESS: "another process on the GPU",
+    Cause.PEER_RANKS: "other ranks on this GPU",
+    Cause.PROCESS_CAP: "a limit on the process",
+    Cause.REQUEST_TOO_LARGE: "one request larger than the GPU",
+    Cause.WRONG_CAPACITY: "a card that shows less than it has",
+    Cause.SHARDING_INEFFECTIVE: "parameters gathered and kept",
+    Cause.NOT_SHARDED: "parameters that are not sharded",
+    Cause.OPTIMIZER: "the optimizer step",
+    Cause.OPTIMIZER_FOREACH: "temporaries of the optimizer step",
+    Cause.NCCL: "NCCL's buffers",
+    Cause.NON_TORCH: "memory outside PyTorch's pool",
+    Cause.OTHER_ALLOCATIONS: "allocations beside PyTorch's",
+    Cause.HOST_RAM: "host memory",
+    Cause.HOST_PINNED: "pinned host memory",
+    Cause.HOST_SHM: "shared memory of the host",
+    Cause.DRIVER_LIMIT: "a limit of the driver",
+    Cause.CORRUPT_SIZE: "a consequence of another error",
+    Cause.UNKNOWN: "a cause that the message does not show",
+}
+
 _PHASE_WORDS = {
     Phase.INITIALISATION: "while the job starts",
     Phase.FIRST_FORWARD: "in the first forward pass",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from distdoctor.oom.explain_cause import Cause, Judged
 from distdoctor.oom.explain_evidence import numbers_of, phase_of, why_of
-from distdoctor.oom.explain_words import FAULT_OF, cause_title, scope_of
+from distdoctor.oom.explain_words import CAUSE_WORDS, FAULT_OF, cause_title, scope_of
 from distdoctor.oom.explained import Explained, is_consequence
 from distdoctor.report import checking
 from distdoctor.report.checking import Found, NotApplicable, NotSeen, Outcome, Passed, Unread
@@ -63,7 +63,7 @@ def _finding(topic: Topic, cause: Cause, group: Sequence[Judged], facts: Explain
     ordered = [lead, *(each for each in ordered if each is not lead)]
     explanation = topic.explanation(lead)
     if lead.alternative is not None:
-        explanation += f" The message fits `{lead.alternative.value}` as well."
+        explanation += f" It may also be {CAUSE_WORDS[lead.alternative]}: the message fits both."
     return Found(
         key=cause.value,
         title=cause_title(ordered),
