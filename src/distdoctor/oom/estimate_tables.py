@@ -246,7 +246,11 @@ def _assumptions(facts: EstimateFacts) -> Table:
         ("ranks", f"{job.mesh.num_ranks}: {job.mesh.words()}"),
         ("precision", job.precision.value),
         ("optimizer", f"{job.optimizer.value}, {job.optimizer_loop.value}"),
-        ("batch", f"{job.micro_batch} x {job.seq_len} tokens, {job.num_micro_batches} micro-batches a step"),
+        (
+            "batch",
+            f"{job.micro_batch} x {job.seq_len} tokens, {job.num_micro_batches} "
+            f"micro-batch{'' if job.num_micro_batches == 1 else 'es'} a step",
+        ),
         ("checkpointing", job.checkpointing.value),
     ]
     rows += [("assumed", text) for text in facts.estimate.assumptions]

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len, set_cell_size
 
-from distdoctor.report.model import Column, Fact, Report, Scalar, Series, Table
+from distdoctor.report.model import Column, Fact, Report, Series, Table
 from distdoctor.report.names import count_hosts, fact_value, scalar_text
 from distdoctor.report.reading import facts_by_group, facts_differ, series_rows
-from distdoctor.report.render.lines import BLANK, Line, Span, wrapped
+from distdoctor.report.render.lines import BLANK, Line, Span, plain, wrapped
 from distdoctor.report.render.stacked_text import picture_lines, table_cells
 from distdoctor.report.stacks import stacks
 from distdoctor.units import fold_ints
@@ -31,22 +31,33 @@ def header_of(column: Column) -> str:
 
 
 def table_lines(
-    table: Table, *, indent: str, max_rows: int = MAX_ROWS, width: int | None = None
+    table: Table, *, indent: str, max_rows: int = MAX_ROWS, width: int | None = None, whole: bool = False
 ) -> list[Line]:
-    """Title, header, rows, note; rows beyond `max_rows` are counted. Words are cut where the table is wider than
-    `width`, numbers never."""
+    """Title, header, rows, note; rows beyond `max_rows` are counted.
+
+    Where the table is wider than `width`, its words give way and never its numbers: they are cut, or go on in the
+    next line when the `whole` of them is wanted.
+    """
     header = [header_of(column) for column in table.columns]
     right = [column.align == "right" for column in table.columns]
-    rows = [[_cell(value) for value in row] for row in table.rows[:max_rows]]
+    rows = [[scalar_text(value) for value in row] for row in table.rows[:max_rows]]
+    if not whole or width is None:
+        rows = [[_cut(cell, MAX_CELL) for cell in row] for row in rows]
     if width is not None:
-        rows = _narrowed(header, rows, right, width - cell_len(indent))
+        rows = _narrowed(header, rows, right, width - cell_len(indent), whole=whole)
     lines = [(Span(indent), Span(table.title, "bold")), *_grid(header, rows, right, indent)]
     if len(table.rows) > max_rows:
         lines.append(
             (Span(f"{indent}… {len(table.rows) - max_rows} more rows, in the HTML and JSON report", "dim"),)
         )
     if table.note:
-        lines += [(Span(indent), Span(line, "dim")) for line in table.note.split("\n")]
+        lines += wrapped(
+            table.note,
+            width=max(cell_len(plain(line)) for line in lines) if width is None else width,
+            indent=indent,
+            first=(Span(indent),),
+            style="dim",
+        )
     return lines
 
 
@@ -132,20 +143,21 @@ def _short_key(fact: Fact) -> str:
     return fact.key.partition(".")[2] or fact.key
 
 
-def _cell(value: Scalar) -> str:
-    return _cut(scalar_text(value), MAX_CELL)
-
-
 def _cut(text: str, cells: int) -> str:
     return text if cell_len(text) <= cells else set_cell_size(text, cells - 1).rstrip() + "…"
 
 
 def _narrowed(
-    header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool], width: int
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    right: Sequence[bool],
+    width: int,
+    *,
+    whole: bool,
 ) -> list[list[str]]:
-    """`rows` in at most `width` cells where cutting words can do it: of the columns of words the widest gives way."""
+    """`rows` in at most `width` cells where words can give way: of their columns the widest does."""
     widths = _widths(header, rows)
-    # Nothing is cut below its header, or below what still says something.
+    # Nothing becomes narrower than its header, or than what still says something.
     least = [
         full if is_right else min(full, max(cell_len(name), MIN_CELL))
         for name, full, is_right in zip(header, widths, right, strict=True)
@@ -155,9 +167,23 @@ def _narrowed(
         widest = max(range(len(widths)), key=lambda index: (widths[index] > least[index], widths[index]))
         if widths[widest] <= least[widest]:
             break
-        widths[widest] -= 1
-        over -= 1
-    return [[_cut(cell, cells) for cell, cells in zip(row, widths, strict=False)] for row in rows]
+        # At once down to the next one that is as wide.
+        others = [each for index, each in enumerate(widths) if index != widest and each < widths[widest]]
+        step = max(1, min(over, widths[widest] - max([least[widest], *others])))
+        widths[widest] -= step
+        over -= step
+    if not whole:
+        return [[_cut(cell, cells) for cell, cells in zip(row, widths, strict=False)] for row in rows]
+    return [line for row in rows for line in _folded(row, widths)]
+
+
+def _folded(row: Sequence[str], widths: Sequence[int]) -> list[list[str]]:
+    """One row over as many lines as its longest cell takes."""
+    cells = [
+        [plain(line) for line in wrapped(cell, width=width)] for cell, width in zip(row, widths, strict=False)
+    ]
+    height = max((len(each) for each in cells), default=1)
+    return [[each[index] if index < len(each) else "" for each in cells] for index in range(height)]
 
 
 def _widths(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:

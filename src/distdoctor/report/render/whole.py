@@ -67,10 +67,9 @@ def whole_report(report: Report, width: int) -> list[Line]:
 
 
 def _first_tables(report: Report, width: int) -> list[Line]:
-    del width
     lines: list[Line] = []
     for table in first_tables(report):
-        lines += [*([BLANK] if lines else []), *table_lines(table, indent="  ")]
+        lines += [*([BLANK] if lines else []), *table_lines(table, indent="  ", width=width, whole=True)]
     return lines
 
 
@@ -170,10 +169,9 @@ def _all_timeline(report: Report, width: int) -> list[Line]:
 
 
 def _all_pictures(report: Report, width: int) -> list[Line]:
-    del width
     lines: list[Line] = []
     for table in body_tables(report):
-        lines += [*([BLANK] if lines else []), *table_lines(table, indent="  ")]
+        lines += [*([BLANK] if lines else []), *table_lines(table, indent="  ", width=width, whole=True)]
     for series in report.series:
         lines += [*([BLANK] if lines else []), *series_lines(series, indent="  ")]
     return lines
