@@ -37,6 +37,9 @@ export -f dd
 export python
 
 stage machine 20 bash -c 'uname -a; nvidia-smi; "$python" -c "import torch; print(torch.__version__, torch.version.cuda)"'
+# A real out-of-memory error: the message and the memory snapshot that torch leaves, and what we read in them.
+stage oom_record 60 bash -c "'$python' scripts/record_memory_snapshot.py '$out/oom_snapshot.pickle' >'$out/oom_message.txt'; rc=\$?; cat '$out/oom_message.txt'; exit \$rc"
+stage oom_explain 30 bash -c "dd oom explain '$out/oom_message.txt' '$out/oom_snapshot.pickle' -v --format text -o '$out/oom.json' -o '$out/oom.html' --force"
 # One rank on NCCL: no crash, busbw n/a, version and transport read. Its own log is asked for and read back.
 stage bench_one 90 "$python" -m torch.distributed.run --standalone --nproc-per-node 1 -m distdoctor nccl-bench \
   --time-limit 40s --max-bytes 256M --collectives all -v --format text -o "$out/bench_one.json" --force
