@@ -295,7 +295,7 @@ def test_a_frozen_model_is_not_charged_for_states_that_it_has_not() -> None:
 
 @pytest.mark.parametrize("kind", [DataParallel.NONE, DataParallel.DDP])
 def test_frozen_weights_in_16_bit_are_not_cast_again(kind: DataParallel) -> None:
-    said: dict[str, object] = {"strategy": kind, "world_size": 1 if kind is DataParallel.NONE else 2}
+    said = {"strategy": kind, "world_size": 1 if kind is DataParallel.NONE else 2}
     trained, frozen = job_estimate(**said), job_estimate(**said, adapter=Adapter(rank=8, base_bits=16))
     numel = count_parameters(SMALL) - SMALL.vocab_size * SMALL.hidden_size
 
@@ -311,6 +311,15 @@ def test_frozen_weights_in_16_bit_are_not_cast_again(kind: DataParallel) -> None
         ).residual_bytes
         == 2
     )
+
+
+@pytest.mark.parametrize("kind", [DataParallel.NONE, DataParallel.DDP])
+def test_copies_by_autocast_are_gone_when_gradients_are_complete(kind: DataParallel) -> None:
+    said = {"strategy": kind, "world_size": 1 if kind is DataParallel.NONE else 2}
+    cast = 2 * (count_parameters(SMALL) - SMALL.vocab_size * SMALL.hidden_size)
+    first = {each.moment: each for each in job_estimate(**said).worst.moments if each.step == 1}
+    assert first[Moment.BACKWARD].of(Category.TEMPORARIES) >= cast
+    assert first[Moment.GRADIENTS_DONE].of(Category.TEMPORARIES) < cast
 
 
 def test_offloaded_states_are_in_host_memory() -> None:

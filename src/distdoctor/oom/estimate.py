@@ -84,7 +84,12 @@ def _step(
         ),
         (
             Moment.BACKWARD,
-            kept_later + begun + states.at_backward + activations.kept + activations.backward,
+            kept_later
+            + begun
+            + states.at_backward
+            + states.goes_with_backward
+            + activations.kept
+            + activations.backward,
         ),
         (Moment.GRADIENTS_DONE, kept_later + states.gradients + states.at_backward + activations.backward),
         (Moment.OPTIMIZER_STEP, stepped + states.at_step),

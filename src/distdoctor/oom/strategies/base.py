@@ -40,6 +40,8 @@ class States:
     at_initialisation: tuple[Amount, ...] = ()
     at_loss: tuple[Amount, ...] = ()
     at_backward: tuple[Amount, ...] = ()
+    goes_with_backward: tuple[Amount, ...] = ()
+    """There when the backward pass begins, freed layer by layer through it."""
     at_step: tuple[Amount, ...] = ()
     host_bytes: float = 0.0
     host_how: str = ""
