@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from distdoctor.oom.catalog.gpus import parse_cluster
+from distdoctor.oom.changes import Effort
 from distdoctor.oom.estimate import estimate
 from distdoctor.oom.fit import Fits
 from distdoctor.oom.job import resolve
@@ -32,8 +33,9 @@ def test_what_fits_stands_first_and_what_needs_the_host_behind_it() -> None:
     found = knobs("llama3-70b", "8xa100-80gb", checkpointing=Checkpointing.FULL)
     answers = [each.answer for each in found]
     assert answers == sorted(answers, key=[Fits.YES, Fits.TIGHT, Fits.NO].index)
-    fitting = [each for each in found if each.answer is Fits.YES]
-    assert [each.needs_host for each in fitting] == sorted(each.needs_host for each in fitting)
+    efforts = [each.effort for each in found if each.answer is Fits.YES]
+    assert efforts == sorted(efforts)
+    assert efforts[-1] is Effort.HOST
 
 
 def test_several_together_where_one_is_not_enough_and_no_more_than_it_takes() -> None:
@@ -65,3 +67,18 @@ def test_a_change_that_is_made_already_is_not_given() -> None:
     texts = [each.text for each in knobs("llama3-8b", "8xv100-16gb", checkpointing=Checkpointing.FULL)]
     assert texts
     assert not any("checkpoint" in each or "flash" in each for each in texts)
+
+
+def test_a_setting_stands_before_another_cut_that_saves_more() -> None:
+    found = knobs("llama3-8b", "8xh100-80gb", seq_len=65536, checkpointing=Checkpointing.FULL)
+    texts = [each.text for each in found if each.answer is Fits.YES]
+    assert texts[0].startswith("a chunked or fused cross entropy")
+    assert any(each.startswith("context parallelism") for each in texts[1:])
+
+
+def test_smaller_moments_with_a_setting_where_neither_is_enough() -> None:
+    # 16 bytes for 3.2e9 parameters are 48 GiB, 10 are 30; the loss of 8,192 tokens and 128,256 words is 14 more.
+    found = knobs("llama3.2-3b", "1xl40s", checkpointing=Checkpointing.FULL, seq_len=8192)
+    together = [each for each in found if each.text.startswith("together")]
+    assert together and "8-bit AdamW" in together[0].text
+    assert together[0].answer is Fits.YES

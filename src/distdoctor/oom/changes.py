@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from enum import IntEnum
 from typing import Any
 
 from distdoctor.oom.job import Job
@@ -27,6 +28,17 @@ MAX_SCALE = 64
 _SPEED_KEPT = "no cost in speed"
 
 
+class Effort(IntEnum):
+    """What a change asks of people and machines."""
+
+    SETTING = 0
+    OTHER = 1
+    """Another strategy, cut or optimizer."""
+    GPUS = 2
+    HOST = 3
+    """Slow steps, and memory of the host."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """One change."""
@@ -37,6 +49,7 @@ class Change:
     cost: str
     said: Mapping[str, Any]
     """Fields of Settings."""
+    effort: Effort = Effort.SETTING
 
 
 def cheap_changes(job: Job) -> Iterator[Change]:
@@ -117,6 +130,7 @@ def dear_changes(job: Job) -> Iterator[Change]:
         yield Change(
             text="FSDP2 instead of DDP",
             short="FSDP2",
+            effort=Effort.OTHER,
             cost="parameters are gathered in each pass",
             said={"strategy": DataParallel.FSDP, "dp_shard": mesh.dp, "dp_replicate": 1},
         )
@@ -124,13 +138,22 @@ def dear_changes(job: Job) -> Iterator[Change]:
         yield Change(
             text="ZeRO-3 instead",
             short="ZeRO-3",
+            effort=Effort.OTHER,
             cost="parameters are gathered in each pass",
             said={"strategy": DataParallel.ZERO3},
         )
+    yield from smaller_states(job)
+    if job.strategy is DataParallel.FSDP and job.shape is not None:
+        yield from _other_cuts(job)
+
+
+def smaller_states(job: Job) -> Iterator[Change]:
+    """Fewer bits for what is kept."""
     if job.said.adapter is not None and job.said.adapter.base_bits > 4:
         yield Change(
             text="4-bit frozen weights (QLoRA)",
             short="4-bit weights",
+            effort=Effort.OTHER,
             cost="slower matrix products",
             said={"adapter": replace(job.said.adapter, base_bits=4)},
         )
@@ -139,11 +162,10 @@ def dear_changes(job: Job) -> Iterator[Change]:
         yield Change(
             text="8-bit AdamW (bitsandbytes, torchao)",
             short="8-bit AdamW",
+            effort=Effort.OTHER,
             cost="rounded moments",
             said={"optimizer": Optimizer.ADAMW_8BIT},
         )
-    if job.strategy is DataParallel.FSDP and job.shape is not None:
-        yield from _other_cuts(job)
 
 
 def _other_cuts(job: Job) -> Iterator[Change]:
@@ -154,6 +176,7 @@ def _other_cuts(job: Job) -> Iterator[Change]:
         yield Change(
             text=f"tensor parallelism over {size} of these GPUs (tp={size})",
             short=f"tp={size}",
+            effort=Effort.OTHER,
             cost="communication in every layer; fewer sequences at once",
             said={**whole, "tp": size},
         )
@@ -162,6 +185,7 @@ def _other_cuts(job: Job) -> Iterator[Change]:
         yield Change(
             text=f"context parallelism over {size} of these GPUs (cp={size})",
             short=f"cp={size}",
+            effort=Effort.OTHER,
             cost="keys and values travel; fewer sequences at once",
             said={**whole, "cp": size},
         )
@@ -175,6 +199,7 @@ def offloading(job: Job) -> Iterator[Change]:
         yield Change(
             text="offload parameters and optimizer to the host",
             short="offload to the host",
+            effort=Effort.HOST,
             cost="much slower steps",
             said={"offload_params": Offload.CPU, "offload_optimizer": Offload.CPU},
         )
@@ -182,6 +207,7 @@ def offloading(job: Job) -> Iterator[Change]:
         yield Change(
             text="offload the optimizer to the host",
             short="offload the optimizer",
+            effort=Effort.HOST,
             cost="slower steps",
             said={"offload_optimizer": Offload.CPU},
         )
@@ -199,6 +225,7 @@ def more_gpus(job: Job) -> tuple[Change, ...]:
             Change(
                 text=f"{ranks * times} GPUs instead of {ranks}",
                 short=f"{ranks * times} GPUs",
+                effort=Effort.GPUS,
                 cost="twice the GPUs" if times == 2 else f"{times} times the GPUs",
                 said={"world_size": ranks * times, "dp_shard": None, "global_batch": None},
             )

@@ -142,14 +142,14 @@ def _roles(facts: EstimateFacts) -> Table:
     )
     return Table(
         name="oom-roles",
-        title="Kinds of ranks",
+        title="Kinds of ranks: parameters in 10^9, peaks in GiB",
         columns=(
             Column(name="rank"),
             Column(name="ranks", align="right"),
-            Column(name="parameters", unit="10^9", align="right"),
-            Column(name="start", unit="GiB", align="right"),
-            Column(name="step 1", unit="GiB", align="right"),
-            Column(name="step 2", unit="GiB", align="right"),
+            Column(name="parameters", align="right"),
+            Column(name="start", align="right"),
+            Column(name="step 1", align="right"),
+            Column(name="step 2", align="right"),
             Column(name="peak at"),
         ),
         rows=rows,

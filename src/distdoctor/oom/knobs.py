@@ -8,7 +8,15 @@ from typing import Any
 
 from distdoctor.errors import UsageError
 from distdoctor.oom.catalog.gpus import GpuType
-from distdoctor.oom.changes import Change, cheap_changes, dear_changes, more_gpus, offloading
+from distdoctor.oom.changes import (
+    Change,
+    Effort,
+    cheap_changes,
+    dear_changes,
+    more_gpus,
+    offloading,
+    smaller_states,
+)
 from distdoctor.oom.estimate import estimate
 from distdoctor.oom.facts.estimate import Estimate
 from distdoctor.oom.fit import Fits, fit_of
@@ -19,6 +27,7 @@ from distdoctor.units import GIB
 MIN_SHARE = 0.03
 
 _RANK = {Fits.YES: 0, Fits.TIGHT: 1}
+_NOT_ENOUGH = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,13 +40,13 @@ class Knob:
     saves_bytes: float
     answer: Fits
     """Whether it fits then."""
-    needs_host: bool = False
-    """Host memory instead: slow."""
+    effort: Effort
+    """That of the dearest of the changes."""
 
 
 def knobs_of(job: Job, now: Estimate, gpu: GpuType) -> tuple[Knob, ...]:
-    """What lowers the worst rank's peak: what fits then comes first, what needs host memory last, then the largest
-    saving. Where no single change is enough, several together."""
+    """What lowers the worst rank's peak: what fits then comes first, of that the cheapest, then the largest saving.
+    Where no single change is enough, several together."""
     cheap, scale = tuple(cheap_changes(job)), more_gpus(job)
     single = [_knob(job, now, gpu, (change,)) for change in (*cheap, *dear_changes(job), *offloading(job))]
     found = [knob for knob in (*single, _fewest(job, now, gpu, scale)) if knob is not None]
@@ -45,18 +54,19 @@ def knobs_of(job: Job, now: Estimate, gpu: GpuType) -> tuple[Knob, ...]:
         found += _together(job, now, gpu, cheap, scale)
     least = MIN_SHARE * now.worst.peak.num_bytes
     worth = [knob for knob in found if knob.saves_bytes >= least]
-    return tuple(
-        sorted(worth, key=lambda knob: (_RANK.get(knob.answer, 2), knob.needs_host, -knob.saves_bytes))
-    )
+    return tuple(sorted(worth, key=_order))
 
 
-def _fewest(
-    job: Job, now: Estimate, gpu: GpuType, scale: Sequence[Change], with_: tuple[Change, ...] = ()
-) -> Knob | None:
+def _order(knob: Knob) -> tuple[int, int, float]:
+    rank = _RANK.get(knob.answer, _NOT_ENOUGH)
+    return rank, knob.effort if rank < _NOT_ENOUGH else 0, -knob.saves_bytes
+
+
+def _fewest(job: Job, now: Estimate, gpu: GpuType, scale: Sequence[Change]) -> Knob | None:
     """The first of ever more GPUs that fits; twice as many where none does."""
     first = None
     for change in scale:
-        knob = _knob(job, now, gpu, (*with_, change))
+        knob = _knob(job, now, gpu, (change,))
         first = first or knob
         if knob is not None and knob.answer is Fits.YES:
             return knob
@@ -66,21 +76,16 @@ def _fewest(
 def _together(
     job: Job, now: Estimate, gpu: GpuType, cheap: tuple[Change, ...], scale: Sequence[Change]
 ) -> Iterator[Knob]:
-    """All changes of settings at once; where that is not enough, with offloading, and with more GPUs."""
+    """All changes of settings at once; where that is not enough, with a smaller kind of state, with offloading, and with
+    more GPUs."""
     both = _knob(job, now, gpu, cheap) if len(cheap) > 1 else None
     if both is not None and both.answer is Fits.YES:
         yield _needed(job, now, gpu, cheap) or both
         return
-    for change in offloading(job):
-        knob = _needed(job, now, gpu, (*cheap, change))
-        if knob is not None:
+    for extras in (tuple(smaller_states(job)), tuple(offloading(job)), scale):
+        fitting = (_needed(job, now, gpu, (*cheap, change)) for change in extras)
+        if (knob := next((each for each in fitting if each is not None), None)) is not None:
             yield knob
-            break
-    for change in scale:
-        knob = _needed(job, now, gpu, (*cheap, change))
-        if knob is not None:
-            yield knob
-            return
 
 
 def _needed(job: Job, now: Estimate, gpu: GpuType, changes: tuple[Change, ...]) -> Knob | None:
@@ -106,8 +111,7 @@ def _knob(job: Job, now: Estimate, gpu: GpuType, changes: tuple[Change, ...]) ->
     except UsageError:
         return None
     costs = [changes[0].cost] if len(changes) == 1 else []
-    needs_host = changed.worst.host_bytes > now.worst.host_bytes
-    if needs_host:
+    if changed.worst.host_bytes > now.worst.host_bytes:
         costs.append(f"{changed.worst.host_bytes / GIB:.0f} GiB of host memory for each rank")
     return Knob(
         text=changes[0].text
@@ -117,5 +121,5 @@ def _knob(job: Job, now: Estimate, gpu: GpuType, changes: tuple[Change, ...]) ->
         estimate=changed,
         saves_bytes=now.worst.peak.num_bytes - changed.worst.peak.num_bytes,
         answer=fit_of(changed, gpu).answer,
-        needs_host=needs_host,
+        effort=max(change.effort for change in changes),
     )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from distdoctor.oom.checks.estimate_base import EstimateCheck, gib, peak_evidence
+from distdoctor.oom.checks.estimate_base import SOURCE, EstimateCheck, gib
 from distdoctor.oom.facts.estimate import Category
 from distdoctor.oom.facts.estimated import EstimateFacts
 from distdoctor.report.checking import Found, NotApplicable, Outcome, Passed
-from distdoctor.report.model import Action, Confidence, Fault, Severity, Team
+from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severity, Team
 
 # From this share of the peak on it is worth a line. Our own choice.
 LARGE_SHARE = 0.25
@@ -27,7 +27,16 @@ def _run(facts: EstimateFacts) -> Sequence[Outcome]:
     return [
         Found(
             title=f"the loss is {share:.0%} of the peak: {size} for logits and their gradients",
-            evidence=peak_evidence(facts),
+            evidence=tuple(
+                Evidence(
+                    text=f"{each.how}; {gib(peak.num_bytes)} are allocated at the peak",
+                    value=round(each.num_bytes),
+                    unit="B",
+                    source=SOURCE,
+                )
+                for each in peak.amounts
+                if each.category is Category.LOGITS
+            ),
             explanation=f"Logits have a number for each of {words} and each token, several times over in fp32.",
             actions=(
                 Action(

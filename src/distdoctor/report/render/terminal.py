@@ -96,7 +96,8 @@ def _blocks(report: Report, width: int) -> Iterator[_Block]:
             lines=table_lines(table, indent="  ", width=width),
             priority=16 + index,
             kind="table",
-            shorter=_shorter_table(table, width) if index == 0 else None,
+            # Below findings the table supports; alone it answers.
+            shorter=_shorter_table(table, width) if index == 0 and not report.findings else None,
         )
     yield from _finding_blocks(report, width)
     for index, fold in enumerate(fold_skips(report)):
