@@ -67,3 +67,9 @@ def test_the_model_of_another_file_completes_it() -> None:
     passed = outcome(("a.yaml", accelerate), ("config.json", model))
     assert isinstance(passed, Passed)
     assert "model states" in passed.detail
+
+
+def test_sizes_alone_are_not_judged_as_a_job_on_one_gpu() -> None:
+    sizes = """{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 8192, "num_hidden_layers": 80,
+"num_attention_heads": 64, "num_key_value_heads": 8, "intermediate_size": 28672, "vocab_size": 128256}"""
+    assert isinstance(outcome(("config.json", sizes)), NotSeen)

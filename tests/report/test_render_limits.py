@@ -94,6 +94,14 @@ def test_a_table_of_words_keeps_to_the_screen_and_its_numbers_whole(width: int) 
     assert lines[3].split() == ["b", "1", "c"]
 
 
+def test_equal_columns_give_way_alike() -> None:
+    words = "words that go on and on, much longer than any screen is wide, until they end"
+    table = Table(name="t", title="t", columns=(Column(name="a"), Column(name="b")), rows=((words, words),))
+    line = plain(table_lines(table, indent="", width=60)[2])
+    first, second = line.split("…")[:2]
+    assert abs(len(first) - len(second.strip())) <= 3
+
+
 @pytest.mark.parametrize("width", range(40, 61))
 def test_a_cut_text_keeps_to_the_screen(width: int) -> None:
     lines = short_lines(

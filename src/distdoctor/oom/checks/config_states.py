@@ -31,6 +31,13 @@ def _run(facts: ConfigFacts) -> Sequence[Outcome]:
                 f"no estimate: the strategy is in {named}, which was not given", how="give it as another file"
             )
         ]
+    if facts.joined.strategy is None and facts.joined.world_size is None:
+        return [
+            not_said(
+                "no estimate: no file says on how many GPUs, or by which strategy",
+                how="give `--on 8xTYPE` or `--gpus N`, or the launcher's file too",
+            )
+        ]
     try:
         job = resolve(facts.joined)
     except UsageError as error:

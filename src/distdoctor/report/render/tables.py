@@ -167,8 +167,8 @@ def _narrowed(
         widest = max(range(len(widths)), key=lambda index: (widths[index] > least[index], widths[index]))
         if widths[widest] <= least[widest]:
             break
-        # At once down to the next one that is as wide.
-        others = [each for index, each in enumerate(widths) if index != widest and each < widths[widest]]
+        # At once down to the next one that is as wide; equals take turns.
+        others = [each for index, each in enumerate(widths) if index != widest and each > least[index]]
         step = max(1, min(over, widths[widest] - max([least[widest], *others])))
         widths[widest] -= step
         over -= step

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from distdoctor.report.coverage import fold_skips, unsaid_coverage
-from distdoctor.report.model import CheckState, Finding, Report, Status, Table
+from distdoctor.report.model import CheckState, Finding, Report, Severity, Status, Table
 from distdoctor.report.names import scope_name
 from distdoctor.report.reading import (
     body_tables,
@@ -96,8 +96,8 @@ def _blocks(report: Report, width: int) -> Iterator[_Block]:
             lines=table_lines(table, indent="  ", width=width),
             priority=16 + index,
             kind="table",
-            # Below findings the table supports; alone it answers.
-            shorter=_shorter_table(table, width) if index == 0 and not report.findings else None,
+            # Above a fault the table supports; without one it answers.
+            shorter=_shorter_table(table, width) if index == 0 and not _has_fault(report) else None,
         )
     yield from _finding_blocks(report, width)
     for index, fold in enumerate(fold_skips(report)):
@@ -288,6 +288,10 @@ def _plural(kind: str, count: int) -> str:
 
 
 # --- pieces -------------------------------------------------------------------------------------------------
+
+
+def _has_fault(report: Report) -> bool:
+    return any(finding.severity is not Severity.INFO for finding in ranked(report.findings))
 
 
 def _is_unknown(report: Report) -> bool:
