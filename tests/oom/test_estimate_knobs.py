@@ -12,6 +12,7 @@ from distdoctor.oom.job import resolve
 from distdoctor.oom.knobs import Knob, knobs_of
 from distdoctor.oom.models.presets import preset
 from distdoctor.oom.settings import Adapter, Attention, Checkpointing, DataParallel, Settings
+from distdoctor.oom.shape import Model
 
 
 def knobs(model: str, gpus: str, **said: object) -> tuple[Knob, ...]:
@@ -82,3 +83,12 @@ def test_smaller_moments_with_a_setting_where_neither_is_enough() -> None:
     together = [each for each in found if each.text.startswith("together")]
     assert together and "8-bit AdamW" in together[0].text
     assert together[0].answer is Fits.YES
+
+
+def test_of_a_model_without_a_shape_the_cheapest_change_is_still_first() -> None:
+    cluster = parse_cluster("16xa100-80gb")
+    model = Model(name="70B", source="--params", stated_params=70_000_000_000)
+    job = resolve(Settings(model=model, world_size=16))
+    found = knobs_of(job, estimate(job), cluster.type)
+    assert found[0].text.startswith("the fused optimizer")
+    assert {each.answer for each in found} == {Fits.UNKNOWN}, "activations are not known"

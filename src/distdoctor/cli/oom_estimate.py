@@ -35,7 +35,9 @@ def estimate(
     head_size: Annotated[
         int | None, typer.Option("--head-size", help="width of one head [hidden / heads]")
     ] = None,
-    ffn: Annotated[int | None, typer.Option("--ffn", help="width of the MLP [4 x hidden]")] = None,
+    ffn: Annotated[
+        int | None, typer.Option("--ffn", help="width of the MLP [8/3 hidden gated, 4 plain]")
+    ] = None,
     vocab: Annotated[int | None, typer.Option("--vocab", help="size of the vocabulary")] = None,
     experts: Annotated[int | None, typer.Option("--experts", help="experts of each layer")] = None,
     experts_per_token: Annotated[

@@ -26,7 +26,7 @@ from distdoctor.units import GIB
 # A change that saves less than this share of the peak is no answer. Our own choice.
 MIN_SHARE = 0.03
 
-_RANK = {Fits.YES: 0, Fits.TIGHT: 1}
+_RANK = {Fits.YES: 0, Fits.TIGHT: 1, Fits.UNKNOWN: 1}
 _NOT_ENOUGH = 2
 
 

@@ -37,7 +37,7 @@ def _run(facts: EstimateFacts) -> Sequence[Outcome]:
 
 def _found(facts: EstimateFacts, fit: Fit, gpu: str, *, is_too_large: bool) -> Found:
     if is_too_large:
-        title = f"does not fit {gpu}: short by at least {gib(-fit.headroom_high)} on each GPU"
+        title = f"does not fit {gpu}: {gib(-fit.headroom_high)} short on each GPU, at least"
         why = _when(facts.estimate.worst, fit)
     else:
         title = f"tight on {gpu}: needs {gib(fit.need_low)} to {gib(fit.need_high)} of {gib(fit.capacity)}"

@@ -10,6 +10,7 @@ MAX_CHARS = 80
 # Fixed widths, so that what is cut does not depend on the host's name: equal hosts must fold to one line.
 MAX_HOST = 16
 MAX_ID = 32
+_NO_HOST = "-"
 _DRAIN = {"yes": "yes", "no": "no", "not enough evidence": "unknown"}
 
 
@@ -19,16 +20,18 @@ def render_one_line(report: Report) -> str:
     state = report.verdict.status.value
     worst = "".join(findings[0].id.split()) if findings else "-"
     tail = f"drain={_drain(report)} {_cut(worst, MAX_ID)}"
-    room = MAX_CHARS - len(state) - MAX_HOST - len(tail) - 3
+    host = _host(report)
+    # A report on no host is not folded with those of others.
+    room = MAX_CHARS - len(state) - (MAX_HOST if host != _NO_HOST else len(host)) - len(tail) - 3
     what = _cut(" ".join(report.verdict.title.split()), room)
-    return f"{state} {_host(report)} {what} {tail}"
+    return f"{state} {host} {what} {tail}"
 
 
 def _host(report: Report) -> str:
     accused = dict.fromkeys(each.host for each in report.culprits if each.role == "culprit" and each.host)
     hosts = list(accused) or list(report.subject.hosts)
     if not hosts:
-        return "-"
+        return _NO_HOST
     name = hosts[0] if len(hosts) == 1 else f"{len(hosts)}-hosts"
     short = name if name.replace(".", "").isdigit() else short_name(name)
     return _cut("".join(short.split()), MAX_HOST)
