@@ -75,7 +75,7 @@ def _holders(judged: Judged) -> str:
 
 def why_of(judged: Judged) -> Evidence:
     """The comparison that decided."""
-    return Evidence(text=judged.why, source="arithmetic on the numbers of the message")
+    return Evidence(text=judged.why, source="the numbers of the message")
 
 
 def phase_of(group: Sequence[Judged]) -> tuple[Evidence, ...]:

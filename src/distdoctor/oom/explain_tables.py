@@ -94,10 +94,10 @@ def _folded(facts: Explained) -> Table:
     names = ("asked", "free", "tensors", "idle in pool", "non-torch", "others")
     return Table(
         name=FOLDED,
-        title="who asked for how much, and what was there",
+        title="who asked for how much, and what was there, in GiB",
         columns=(
             Column(name="who"),
-            *(Column(name=name, unit="GiB", align="right") for name in names),
+            *(Column(name=name, align="right") for name in names),
             Column(name="phase"),
             Column(name="cause"),
         ),

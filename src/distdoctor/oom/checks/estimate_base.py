@@ -10,7 +10,7 @@ from distdoctor.units import GIB
 
 EstimateCheck = checking.Check[EstimateFacts]
 
-SOURCE = "estimated by formula (docs/oom.md)"
+SOURCE = "the formulas of docs/oom.md"
 
 
 def gib(num_bytes: float) -> str:
