@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
+from pathlib import Path
+
 from distdoctor.oom.checks.config_states import CHECK
+from distdoctor.oom.config_files import report_of_configs
 from distdoctor.oom.configs.join import config_facts
 from distdoctor.oom.configs.read import read_config_text
+from distdoctor.oom.models.presets import preset
+from distdoctor.oom.request import OomRequest
+from distdoctor.oom.settings import Settings
 from distdoctor.report.checking import Found, NotSeen, Outcome, Passed
 from distdoctor.report.model import Severity
 
@@ -73,3 +80,17 @@ def test_sizes_alone_are_not_judged_as_a_job_on_one_gpu() -> None:
     sizes = """{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 8192, "num_hidden_layers": 80,
 "num_attention_heads": 64, "num_key_value_heads": 8, "intermediate_size": 28672, "vocab_size": 128256}"""
     assert isinstance(outcome(("config.json", sizes)), NotSeen)
+
+
+def test_what_it_needs_is_said_in_the_verdict(tmp_path: Path) -> None:
+    file = tmp_path / "acc.yaml"
+    file.write_text(
+        "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 8\n"
+        "num_machines: 1\nfsdp_config: {fsdp_version: 2, fsdp_reshard_after_forward: true}\n"
+    )
+    request = OomRequest(argv=(), started=datetime.now(timezone.utc))
+    given = Settings(model=preset("llama3-8b"), gpu_type="h100-80gb", micro_batch=1, seq_len=4096)
+    verdict = report_of_configs(request, [str(file)], given=given).verdict
+    assert verdict.status.value == "ok"
+    assert "Estimated to need" in verdict.summary
+    assert "h100-80gb has 79.1 GiB" in verdict.summary

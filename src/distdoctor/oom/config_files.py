@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from distdoctor.errors import InputError, UsageError
 from distdoctor.evidence import find_files, read_evidence
 from distdoctor.oom.checks.all_config import CONFIG_CHECKS
+from distdoctor.oom.checks.config_states import CHECK as STATES_CHECK
 from distdoctor.oom.configs.join import config_facts
 from distdoctor.oom.configs.read import read_config, read_config_text
 from distdoctor.oom.configs.tables import config_tables
@@ -22,7 +23,16 @@ from distdoctor.oom.request import OomRequest
 from distdoctor.oom.settings import Settings
 from distdoctor.report.assemble import MAX_TITLE, build_report
 from distdoctor.report.checking import run_checks
-from distdoctor.report.model import Confidence, InputFile, Report, Severity, Subject, Table, Verdict
+from distdoctor.report.model import (
+    CheckState,
+    Confidence,
+    InputFile,
+    Report,
+    Severity,
+    Subject,
+    Table,
+    Verdict,
+)
 from distdoctor.report.site import apply_site
 
 
@@ -119,7 +129,18 @@ def _verdict(report: Report, facts: ConfigFacts) -> Verdict:
     title = said[0] if said else "no strategy is named"
     if len(title) > MAX_TITLE:
         title = f"{title[: MAX_TITLE - 1]}…"
-    summary = f"{_about(facts)}; nothing in it contradicts itself, as far as it was looked at."
+    them = "it" if len(facts.configs) == 1 else "them"
+    summary = f"{_about(facts)}; nothing in {them} contradicts itself, as far as it was looked at."
+    estimated = next(
+        (
+            each.detail
+            for each in report.checks
+            if each.id == STATES_CHECK.id and each.state is CheckState.PASSED
+        ),
+        None,
+    )
+    if estimated:
+        summary += f" {estimated[0].upper()}{estimated[1:]}."
     if missing:
         summary += f" Left open: {', '.join(missing[:6])}."
     return replace(report.verdict, title=title, summary=summary, confidence=Confidence.MEDIUM)

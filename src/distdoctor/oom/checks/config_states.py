@@ -49,7 +49,17 @@ def _run(facts: ConfigFacts) -> Sequence[Outcome]:
     held = states_bytes(found.worst)
     needed = f"{need_words(low, high)} GiB" if found.is_whole else f"at least {gib(low)}"
     if fit.answer is not Fits.NO:
-        return [Passed(detail=f"estimated: {needed} on each GPU, {gib(held)} of them model states")]
+        has = f"{gpu.name} has {gib(gpu.total_bytes)}"
+        beside = (
+            f"{has}{', which is tight' if fit.answer is Fits.TIGHT else ''}"
+            if is_said
+            else "no file names it"
+        )
+        return [
+            Passed(
+                detail=f"estimated to need {needed} on each GPU ({beside}), {gib(held)} of them model states"
+            )
+        ]
     return [
         Found(
             title=f"estimated to need {needed} on each GPU: more than {gpu.name} has",
