@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from distdoctor.oom.facts.events import Bogus, Family, OtherProcess
 from distdoctor.oom.messages.draft import Draft
 from distdoctor.oom.messages.lines import LogLine
-from distdoctor.oom.messages.sizes import ABSURD_BYTES, parse_size, size_in
+from distdoctor.oom.messages.sizes import ABSURD_BYTES, NUMBER, parse_size, size_in
 from distdoctor.units import GIB
 
 # A message of today is one line of 600 characters; wrapped at 40 columns these are 20 lines.
@@ -37,7 +37,7 @@ _BOUNDARY = re.compile(
 )
 
 # Fields are looked for in the message without any white space: wherever it was wrapped, it reads the same.
-_SQUEEZED_SIZE = r"(\d[\d.,']*)(bytes?|[KMGTPE]i?B|B)"
+_SQUEEZED_SIZE = NUMBER + r"(bytes?|[KMGTPE]i?B|B)"
 
 
 def _field(words: str) -> re.Pattern[str]:
@@ -55,7 +55,7 @@ _RESERVED_TOTAL = _field(r"SIZE reserved in total")
 _CACHED = _field(r"SIZE cached")
 _UNALLOCATED = _field(r"SIZE is reserved by PyTorch")
 _THIS_PROCESS = _field(r"this process has SIZE")
-_PROCESS = _field(r"Process (\d+) has SIZE")
+_PROCESS = _field(r"Process (\d{1,10}) has SIZE")
 _ALLOWED = _field(r"SIZE allowed;")
 _PRIVATE = _field(r"with SIZE allocated in private pools")
 

@@ -11,7 +11,7 @@ from distdoctor.oom.messages.lines import LogLine
 
 _STEP_WORDS = ("step", "Step", "STEP", "iter", "Iter", "loss", "it/s", "s/it", "%|")
 _STEP = re.compile(
-    r"\biteration[ =:]+(\d{1,9})\s*(?:/|\||,|$)|\b(?:global_?|train(?:ing)?[ _])?[Ss]teps?\s*(?:[:=~/]|\s|>)\s*~?(\d{1,9})\b|\bSTEP\W{0,3}(\d{1,9})\b"
+    r"\biteration[ =:]+(\d{1,9})\s*(?:/|\||,|$)|\b(?:global_?|train(?:ing)?[ _])?[Ss]teps?\s{0,20}(?:[:=~/]|\s|>)\s{0,20}~?(\d{1,9})\b|\bSTEP\W{0,3}(\d{1,9})\b"
 )
 _BAR = re.compile(r"\d{1,3}%\|[^|]{0,200}\|\s*(\d{1,9})/(\d{1,9})\s*\[")
 _NOT_TRAINING = re.compile(

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from distdoctor.oom.facts.events import Family
 from distdoctor.oom.messages.draft import Draft
 from distdoctor.oom.messages.lines import LogLine
+from distdoctor.oom.messages.sizes import whole_bytes
 
 _DRIVER = re.compile(
     r"\b(?:CUDA|HIP|Hip|XPU|MUSA) (?:driver |runtime )?[Ee]rror:? (?:\([^)]{0,200}\): |\d+: )?out of memory"
@@ -35,7 +36,9 @@ _NCCL = re.compile(
     r"|(?:Cuda|HIP|CUDA) failure (?:\d+ )?'out of memory'"
     r"|HCCL\b.{0,160}(?:out of memory|OOM|alloc\w* .{0,30}fail)"
 )
-_NCCL_HEAD = re.compile(r"(?P<host>[\w.-]+):(?P<pid>\d+):\d+ \[(?P<gpu>\d+)\]|^\s*\[(?P<only>\d+)\] ")
+_NCCL_HEAD = re.compile(
+    r"(?<![\w.-])(?P<host>[\w.-]{1,255}):(?P<pid>\d{1,10}):\d{1,10} \[(?P<gpu>\d{1,4})\]|^\s*\[(?P<only>\d{1,4})\] "
+)
 
 
 def read_driver(lines: Sequence[LogLine], at: int) -> Draft | None:
@@ -67,7 +70,7 @@ def read_nccl(lines: Sequence[LogLine], at: int) -> Draft | None:
         return None
     draft = Draft(family=Family.NCCL, sentence=text[match.start() :])
     if match["size"]:
-        draft.requested_bytes = int(match["size"])
+        draft.requested_bytes = whole_bytes(match["size"])
     if head := _NCCL_HEAD.search(text):
         draft.gpu = int(head["gpu"] or head["only"])
         draft.host = head["host"]

@@ -15,9 +15,9 @@ _MAX_LINE = 1 << 60
 # Rows beyond this are not kept. Our own bound: more ranks than any job that prints one table.
 _MAX_ROWS = 100_000
 
-_RANK = re.compile(r"^\s*rank\s*: (\d+) \(local_rank: (\d+)\)")
+_RANK = re.compile(r"^\s*rank\s*: (\d{1,7}) \(local_rank: (\d{1,7})\)")
 _HOST = re.compile(r"^\s*host\s*: (\S+)")
-_EXIT = re.compile(r"^\s*exitcode\s*: (-?\d+) \(pid: (\d+)\)")
+_EXIT = re.compile(r"^\s*exitcode\s*: (-?\d{1,10}) \(pid: (\d{1,10})\)")
 _ROOT = re.compile(r"Root Cause \(first observed failure\)")
 _OTHERS = re.compile(r"^\s*(?:Other Failures|Failures):")
 _BEGINNINGS = ("rank ", "host ", "exitcode ", "====", "----", "Root Cause", "Other Failures", "Failures:")

@@ -107,12 +107,14 @@ def _join(first: OomEvent, second: OomEvent) -> OomEvent:
 
 def _without_echoes(events: Sequence[OomEvent]) -> list[OomEvent]:
     """Without messages that only repeat that memory was out, where the one with numbers stands beside them."""
-    told = [each for each in events if each.requested_bytes is not None and each.total_bytes is not None]
+    told = {
+        identity(each) for each in events if each.requested_bytes is not None and each.total_bytes is not None
+    }
     kept = []
     for event in events:
         is_bare = event.requested_bytes is None and event.family is Family.CUDA and not event.is_absurd_size
         who = identity(event)
-        if is_bare and any(who is None or identity(each) in (None, who) for each in told):
+        if is_bare and told and (who is None or None in told or who in told):
             continue
         kept.append(event)
     return kept

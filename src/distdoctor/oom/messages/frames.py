@@ -18,15 +18,15 @@ _LINES_AHEAD = 200
 MAX_NATIVE_FRAMES = 12
 
 _FRAME = re.compile(
-    r'File "(?P<file>[^"]{1,400})", (?:line (?P<line>\d+)(?:,? in (?P<function>[\w.<>]+))?|(?P<rest>.+))'
+    r'File "(?P<file>[^"]{1,400})", (?:line (?P<line>\d{1,9})(?:,? in (?P<function>[\w.<>]+))?|(?P<rest>.+))'
 )
 # rich: "│ /opt/x/adamw.py:220 in step │", its line of code behind "❱ 220"; IPython: "File ~/x/engine.py:1184, in Engine.step(self)"
 # and "~/x/trainer.py in fit(self, model)".
 _SHORT = re.compile(
-    r"^\s*(?:[│|] )?(?:File )?(?P<file>[\w./~\\: -]{1,300}\.py):(?P<line>\d+),? in (?P<function>[\w.<>]+)"
+    r"^\s*(?:[│|] )?(?:File )?(?P<file>[\w./~\\: -]{1,300}\.py):(?P<line>\d{1,9}),? in (?P<function>[\w.<>]+)"
 )
 _OLD_IPYTHON = re.compile(r"^(?P<file>[~/][^\s]{1,300}\.py) in (?P<function>\w+)\(")
-_POINTER = re.compile(r"^\s*[│|]?\s*(?:❱|>|-+>)\s*\d+[ │]*(?P<code>.{1,300}?)[ │]*$")
+_POINTER = re.compile(r"^\s{0,40}[│|]?\s{0,40}(?:❱|>|-{1,40}>)\s{0,40}\d{1,9}[ │]*(?P<code>.{1,300}?)[ │]*$")
 _POINTER_LINES = 8
 _START = re.compile(r"Traceback \(most recent call last\)|Stack \(most recent call last\)")
 _NATIVE = re.compile(r"^\s*frame #\d+: (?P<what>.{1,300})")
@@ -41,7 +41,7 @@ def frames_before(lines: Sequence[LogLine]) -> tuple[Frame, ...]:
     for index in range(len(window) - 1, -1, -1):
         text = window[index].text
         seen_frame = seen_frame or "File " in text or ".py:" in text
-        if _START.search(text) and seen_frame:
+        if seen_frame and _begins(text):
             start = index
             break
     return _frames(window[start:])
@@ -56,7 +56,7 @@ def frames_after(lines: Sequence[LogLine], *, has_begun: bool = False) -> tuple[
     end = len(window)
     started = has_begun
     for index, line in enumerate(window):
-        if _START.search(line.text):
+        if _begins(line.text):
             if started:
                 end = index
                 break
@@ -66,16 +66,18 @@ def frames_after(lines: Sequence[LogLine], *, has_begun: bool = False) -> tuple[
 
 def native_frames(lines: Sequence[LogLine]) -> tuple[str, ...]:
     """C++ frames right behind a message."""
-    found = (_NATIVE.match(line.text) for line in lines[:80])
+    found = (_NATIVE.match(line.text) for line in lines[:80] if "frame #" in line.text)
     return tuple(match["what"] for match in found if match)[:MAX_NATIVE_FRAMES]
 
 
 def _frames(lines: Sequence[LogLine]) -> tuple[Frame, ...]:
     frames: list[Frame] = []
     for index, line in enumerate(lines):
-        match = _FRAME.search(line.text)
+        # Patterns cost more than looking for a word, and most lines hold none.
+        match = _FRAME.search(line.text) if 'File "' in line.text else None
         pointed = match is None
-        match = match or _SHORT.match(line.text) or _OLD_IPYTHON.match(line.text)
+        if match is None and ".py" in line.text:
+            match = _SHORT.match(line.text) or _OLD_IPYTHON.match(line.text)
         if match is None:
             continue
         groups = match.groupdict()
@@ -104,7 +106,11 @@ def _frames(lines: Sequence[LogLine]) -> tuple[Frame, ...]:
 
 def begins_traceback(line: LogLine) -> bool:
     """Whether a line holds the head of a traceback."""
-    return _START.search(line.text) is not None
+    return _begins(line.text)
+
+
+def _begins(text: str) -> bool:
+    return "(most recent call last)" in text and _START.search(text) is not None
 
 
 def _pointed_code(lines: Sequence[LogLine]) -> str:

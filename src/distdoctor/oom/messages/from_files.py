@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -62,8 +63,9 @@ def facts_of(found: Sequence[TextEvents], files: tuple[str, ...]) -> ExplainFact
     """The facts of several texts of one job: events numbered, ranks resolved, repetitions folded."""
     with_events = [each for each in found if each.events]
     failures = tuple(dict.fromkeys(row for each in found for row in each.failures))
+    ranks = _Ranks(failures)
     resolved = [
-        replace(_resolve(event, failures), order=event.order + number * 10_000_000)
+        replace(ranks.resolve(event), order=event.order + number * 10_000_000)
         for number, each in enumerate(with_events)
         for event in each.events
     ]
@@ -78,24 +80,36 @@ def facts_of(found: Sequence[TextEvents], files: tuple[str, ...]) -> ExplainFact
     )
 
 
-def _resolve(event: OomEvent, failures: Sequence[RankFailure]) -> OomEvent:
-    """The global rank of an event whose pid or local rank stands in torchrun's table."""
-    if event.rank is not None:
-        return event
-    if event.pid is not None:
+class _Ranks:
+    """Torchrun's table of failures, to find a rank in; thousands of events meet thousands of rows."""
+
+    def __init__(self, failures: Sequence[RankFailure]) -> None:
+        self._by_pid: dict[int, list[RankFailure]] = defaultdict(list)
+        self._by_local: dict[tuple[int, str | None], dict[int, RankFailure]] = defaultdict(dict)
         for row in failures:
-            if row.pid == event.pid and (event.host is None or row.host in (None, event.host)):
-                return replace(event, rank=row.rank, local_rank=row.local_rank, host=event.host or row.host)
-    if event.local_rank is not None:
-        fitting = {
-            row.rank: row
-            for row in failures
-            if row.local_rank == event.local_rank and (event.host is None or row.host == event.host)
-        }
-        if len(fitting) == 1:
-            row = next(iter(fitting.values()))
-            return replace(event, rank=row.rank, host=event.host or row.host)
-    return event
+            if row.pid is not None:
+                self._by_pid[row.pid].append(row)
+            if row.local_rank is not None:
+                # Under None all hosts: for an event that does not tell its own.
+                for host in {None, row.host}:
+                    self._by_local[row.local_rank, host][row.rank] = row
+
+    def resolve(self, event: OomEvent) -> OomEvent:
+        """The event with the global rank of its pid or local rank."""
+        if event.rank is not None:
+            return event
+        if event.pid is not None:
+            for row in self._by_pid.get(event.pid, ()):
+                if event.host is None or row.host in (None, event.host):
+                    return replace(
+                        event, rank=row.rank, local_rank=row.local_rank, host=event.host or row.host
+                    )
+        if event.local_rank is not None:
+            fitting = self._by_local.get((event.local_rank, event.host), {})
+            if len(fitting) == 1:
+                row = next(iter(fitting.values()))
+                return replace(event, rank=row.rank, host=event.host or row.host)
+        return event
 
 
 def _read_file(path: str) -> tuple[TextEvents | None, InputFile]:

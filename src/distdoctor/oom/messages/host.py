@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from distdoctor.oom.facts.events import Family
 from distdoctor.oom.messages.draft import Draft
 from distdoctor.oom.messages.lines import LogLine
-from distdoctor.oom.messages.sizes import ABSURD_BYTES, SIZE, size_in
+from distdoctor.oom.messages.sizes import ABSURD_BYTES, SIZE, parse_size, size_in, whole_bytes
 
 # Something says that memory was the reason.
 _CERTAIN = re.compile(
-    r"(?:[Oo]ut of memory|Memory cgroup out of memory): Kill(?:ed)? process (?P<pid>\d+)"
+    r"(?:[Oo]ut of memory|Memory cgroup out of memory): Kill(?:ed)? process (?P<pid>\d{1,10})"
     r"|\boom-kill:constraint=|invoked oom-killer|systemd-oomd.{0,60}[Kk]ill"
     r"|[Dd]etected \d+ oom[_-]kill event|killed by the cgroup out-of-memory handler|task \d+: Out Of Memory"
     r"|[Ee]xceeded (?:job|step|the job's) memory limit|exceeded (?:its |the )?memory limit|TERM_MEMLIMIT"
@@ -20,23 +20,23 @@ _CERTAIN = re.compile(
     r"|Task was killed due to the node running low on memory|killed due to memory pressure|RayOutOfMemoryError"
     r"|MemoryLimitExceeded|OutOfMemoryError: .{0,40}node running low on memory"
 )
-_CERTAIN_RSS = re.compile(r"anon-rss:(\d+)\s?(kB)")
+_CERTAIN_RSS = re.compile(r"anon-rss:(\d{1,20})\s?(kB)")
 
 # Killed with signal 9; memory is the usual reason, not the only one.
 _KILLED = re.compile(
-    r"failed \(exitcode: (?P<a>-9|137)\)(?: local_rank: (?P<local>\d+))?(?: \(pid: (?P<pid_a>\d+)\))?"
-    r"|exitcode\s*:\s*(?P<b>-9|137)\b(?: \(pid: (?P<pid_b>\d+)\))?"
-    r"|Signal 9 \(SIGKILL\) received by PID (?P<pid_c>\d+)"
+    r"failed \(exitcode: (?P<a>-9|137)\)(?: local_rank: (?P<local>\d{1,4}))?(?: \(pid: (?P<pid_a>\d{1,10})\))?"
+    r"|exitcode\s*:\s*(?P<b>-9|137)\b(?: \(pid: (?P<pid_b>\d{1,10})\))?"
+    r"|Signal 9 \(SIGKILL\) received by PID (?P<pid_c>\d{1,10})"
     r"|(?:exits? with return code|exit(?:ed)?(?: with)? (?:code|status)|exitCode|exit_code|ExitCode|[Ee]xit [Cc]ode|exit status|return code)"
     r"\s*[:=]?\s*(?P<d>-9|137)\b"
     r"|terminated with signal SIGKILL|died with <Signals\.SIGKILL: 9>|SIGKILL\(-9\)"
-    r"|DataLoader worker \(pid\(?s?\)?\s*(?P<pid_e>\d+)\) is killed by signal: Killed"
-    r"|line \d+:\s+(?P<pid_f>\d+) Killed\b|^\s*Killed\s*$|\bterminated by signal 9\b|killed by signal 9\b"
+    r"|DataLoader worker \(pid\(?s?\)?\s*(?P<pid_e>\d{1,10})\) is killed by signal: Killed"
+    r"|line \d+:\s+(?P<pid_f>\d{1,10}) Killed\b|^\s*Killed\s*$|\bterminated by signal 9\b|killed by signal 9\b"
 )
 # The launcher itself ends what does not stop: that kill says nothing of memory.
 FORCED = re.compile(
-    r"Unable to shutdown process (\d+) via .{0,40}(?:9|SIGKILL)|Sending process (\d+) closing signal SIGKILL|"
-    r"[Ff]orcefully (?:killing|exiting) (?:process )?(\d+)"
+    r"Unable to shutdown process (\d{1,10}) via .{0,40}(?:9|SIGKILL)|Sending process (\d{1,10}) closing signal SIGKILL|"
+    r"[Ff]orcefully (?:killing|exiting) (?:process )?(\d{1,10})"
 )
 
 _ALLOCATOR = re.compile(
@@ -50,7 +50,7 @@ _ALLOCATOR = re.compile(
 
 _SHARED = re.compile(
     r"insufficient shared memory \(shm\)|is killed by signal: Bus error"
-    r"|unable to (?:write to file|allocate shared memory\(shm\) for file) <?/torch_\S*.{0,40}(?:No space left|Resource temporarily)"
+    r"|unable to (?:write to file|allocate shared memory\(shm\) for file) <?/torch_\S{0,120}.{0,40}(?:No space left|Resource temporarily)"
     r"|posix_fallocate failed ?: No space left on device|Error while creating shared memory segment"
     r"|No space left on device.{0,80}/dev/shm|/dev/shm.{0,120}No space left on device"
     r"|failed to extend /dev/shm/nccl"
@@ -64,7 +64,7 @@ def read_killed(lines: Sequence[LogLine], at: int) -> Draft | None:
         draft = Draft(family=Family.HOST_KILL, sentence=text[match.start() :], is_certain_kill=True)
         draft.pid = int(match["pid"]) if match["pid"] else None
         if rss := _CERTAIN_RSS.search(text):
-            draft.allocated_bytes = int(rss[1]) * 1024
+            draft.allocated_bytes = parse_size(rss[1], rss[2])
         return draft
     match = _KILLED.search(text)
     if match is None or FORCED.search(text):
@@ -89,10 +89,9 @@ def read_allocator(lines: Sequence[LogLine], at: int) -> Draft | None:
     groups = match.groupdict()
     plain = groups["cpu"] or groups["rust"] or groups["mmap"]
     if plain:
-        draft.requested_bytes = int(plain)
+        draft.requested_bytes = whole_bytes(plain)
     elif groups["old"]:
-        factor = 1 << 30 if groups["old_unit"] == "GB" else 1
-        draft.requested_bytes = int(groups["old"]) * factor
+        draft.requested_bytes = parse_size(groups["old"], groups["old_unit"])
     elif "Unable to allocate" in match.group():
         draft.requested_bytes = size_in(re.compile(SIZE), match.group())
     draft.is_absurd_size = (draft.requested_bytes or 0) >= ABSURD_BYTES

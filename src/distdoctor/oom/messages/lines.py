@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from distdoctor.evidence import MAX_LINE_CHARACTERS
+
 # Deeper stacks of prefixes were not seen: Kubernetes, time, rank, level, module.
 _MAX_PREFIXES = 7
 
@@ -34,6 +36,10 @@ class LogLine:
     text: str
 
 
+# Lines that one text may become by opening escaped ones; the rest stays escaped. Our own bound, as that of lines that
+# are read of one file.
+_MAX_OPENED = 400_000
+
 # Shorter lines with a backslash and an n are paths of Windows rather than escaped logs. Our own bound.
 _MIN_ESCAPED = 120
 
@@ -43,10 +49,10 @@ _WORD_RANK = re.compile(r" ?\(?[Rr]ank[ _:=]?(?P<rank>\d{1,6})\)?:[ \t]")
 _ROLE = re.compile(r" ?\[(?:default|trainer|worker|role_?)[ _]?(?P<local>\d{1,4})\]: ?")
 _MPI = re.compile(r" ?\[\d+,(?P<rank>\d{1,6})\](?:<std(?:err|out|diag)>:?)? ?")
 _RAY = re.compile(
-    r" ?\((?P<name>[\w.:<>()\[\]/-]{1,80}?)(?:[ ,]+rank=(?P<rank>\d+))?[ ,]+pid=(?P<pid>\d+)(?:, ip=(?P<ip>[\w.:-]+))?\)"
+    r" ?\((?P<name>[\w.:<>()\[\]/-]{1,80}?)(?:[ ,]+rank=(?P<rank>\d{1,6}))?[ ,]+pid=(?P<pid>\d{1,10})(?:, ip=(?P<ip>[\w.:-]+))?\)"
     r"(?: *\[repeated \d+x[^\]]*\])? ?"
 )
-_VLLM_WORKER = re.compile(r"(?:TP|Worker_|rank)(\d+)$")
+_VLLM_WORKER = re.compile(r"(?:TP|Worker_|rank)(\d{1,4})$")
 _POD = re.compile(r" ?\[?pod/(?P<pod>[\w.-]+)(?:/[\w.-]+)?\]? ")
 _TIME = re.compile(
     r" ?\[?\d{4}[-/]\d{2}[-/]\d{2}[T _]\d{2}:\d{2}:\d{2}(?:[.,]\d+)?(?:Z| ?[+-]\d{2}:?\d{2}| UTC)?\]?:? ?"
@@ -68,16 +74,45 @@ def split_lines(text: str, *, trigger: re.Pattern[str]) -> list[LogLine]:
     raw = text.split("\n")
     labelled = _is_labelled(raw)
     lines: list[LogLine] = []
+    num_opened = 0
     for number, line in enumerate(raw, start=1):
-        if "\\n" in line and len(line) > _MIN_ESCAPED and trigger.search(line):
+        if "\\n" in line and len(line) > _MIN_ESCAPED and num_opened < _MAX_OPENED and trigger.search(line):
             base = _strip(line, labelled=labelled)[0]
             for part in _unescape(line).split("\n"):
+                num_opened += 1
                 origin, rest = _strip(part, labelled=False)
                 lines.append(LogLine(number, base if origin == NOBODY else origin, rest))
             continue
         origin, rest = _strip(line, labelled=labelled)
         lines.append(LogLine(number, origin, rest))
     return lines
+
+
+def open_long_lines(text: str) -> str:
+    """`text` with lines that no tool prints cut into several: at escaped line ends (a whole log as one JSON string),
+    else anywhere. What stands far back in them would be lost otherwise.
+    """
+    if len(text) <= MAX_LINE_CHARACTERS:
+        return text
+    lines = text.split("\n")
+    if all(len(line) <= MAX_LINE_CHARACTERS for line in lines):
+        return text
+    opened: list[str] = []
+    for line in lines:
+        opened += _cut(line) if len(line) > MAX_LINE_CHARACTERS and len(opened) < _MAX_OPENED else (line,)
+    return "\n".join(opened)
+
+
+def _cut(line: str) -> list[str]:
+    """Pieces of a long line. A text of nothing but line ends is left alone."""
+    parts = [line]
+    if 0 < line.count("\\n") <= _MAX_OPENED:
+        parts = _unescape(line).split("\n")
+    return [
+        part[start : start + MAX_LINE_CHARACTERS]
+        for part in parts
+        for start in range(0, max(1, len(part)), MAX_LINE_CHARACTERS)
+    ]
 
 
 def _unescape(line: str) -> str:

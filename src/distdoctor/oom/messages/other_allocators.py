@@ -10,8 +10,8 @@ from distdoctor.oom.messages.draft import Draft
 from distdoctor.oom.messages.lines import LogLine
 from distdoctor.oom.messages.sizes import ABSURD_BYTES, SIZE, parse_size, size_in
 
-_ASYNC = re.compile(r"(?:Allocation on device\s*(?P<device>\d*)\s*)?would exceed allowed memory")
-_ASYNC_DEVICE = re.compile(r"Allocation on device\s*(\d*)\s*$")
+_ASYNC = re.compile(r"(?:Allocation on device\s{0,9}(?P<device>\d{0,4})\s{0,9})?would exceed allowed memory")
+_ASYNC_DEVICE = re.compile(r"Allocation on device\s{0,9}(\d{0,4})\s*$")
 _ASYNC_LINES = 10
 _ASYNC_FIELDS = (
     ("allocated_bytes", re.compile(r"Currently allocated\s*:?\s*" + SIZE)),
@@ -34,12 +34,14 @@ _MPS_REQUEST = re.compile(r"Tried to allocate " + SIZE)
 _MPS_BUFFER = re.compile(r"Invalid buffer size: " + SIZE)
 
 _XLA = re.compile(r"RESOURCE_EXHAUSTED: .{0,120}?(?:[Oo]ut of memory|allocat)")
-_XLA_BYTES = re.compile(r"allocat\w*\s+(?:a \S+ )?(\d+)\s*(bytes)|allocat\w*\s+" + SIZE)
+_XLA_BYTES = re.compile(
+    r"allocat\w{0,8}\s{1,9}(?:a \S{1,40} )?(\d{1,20})\s{0,9}(bytes)|allocat\w{0,8}\s{1,9}" + SIZE
+)
 
 # vLLM looks at free memory before it takes its share.
 _VLLM_FREE = re.compile(
-    r"Free memory on device (?P<device>\S*?)\s*\((?P<free>[\d.]+)\s*/\s*(?P<total>[\d.]+) GiB\) on startup is less than desired "
-    r"GPU memory utilization \((?P<share>[\d.]+), (?P<wanted>[\d.]+) GiB\)"
+    r"Free memory on device (?P<device>\S{0,40}?)\s?\((?P<free>[\d.]{1,20})\s?/\s?(?P<total>[\d.]{1,20}) GiB\) on startup is less than desired "
+    r"GPU memory utilization \((?P<share>[\d.]{1,20}), (?P<wanted>[\d.]{1,20}) GiB\)"
 )
 _NO_BLOCKS = re.compile(r"No available memory for the cache blocks|Available KV cache memory: -[\d.]+ GiB")
 
@@ -114,7 +116,7 @@ def read_server(lines: Sequence[LogLine], at: int) -> Draft | None:
     if match := _VLLM_FREE.search(text):
         draft = Draft(family=Family.SERVER, sentence=text[match.start() :])
         digits = re.sub(r"\D", "", match["device"])
-        draft.gpu = int(digits) if digits else None
+        draft.gpu = int(digits) if 0 < len(digits) <= 4 else None
         draft.free_bytes = parse_size(match["free"], "GiB")
         draft.total_bytes = parse_size(match["total"], "GiB")
         draft.requested_bytes = parse_size(match["wanted"], "GiB")

@@ -15,11 +15,11 @@ from distdoctor.oom.messages.draft import Draft
 from distdoctor.oom.messages.elastic import FailureTable, read_failures
 from distdoctor.oom.messages.fold import fold_events
 from distdoctor.oom.messages.frames import begins_traceback, frames_after, frames_before, native_frames
-from distdoctor.oom.messages.lines import NOBODY, LogLine, Origin, split_lines
+from distdoctor.oom.messages.lines import NOBODY, LogLine, Origin, open_long_lines, split_lines
 from distdoctor.oom.messages.phases import part_of, phase_of
 from distdoctor.pasted import clean_pasted
 
-# Lines that no reader needs to look at hold none of these words.
+# Lines that no reader needs to look at match none of this.
 TRIGGER = re.compile(
     r"out of memory|Out of memory|Out Of Memory|out-of-memory|OUT_OF_(?:DEVICE_|HOST_)?MEMORY|OUT_OF_RESOURCES|would exceed allowed memory|RESOURCE_EXHAUSTED|Invalid buffer size"
     r"|ALLOC_FAILED|CUBLAS_STATUS_NOT_INITIALIZED|INSUFFICIENT_RESOURCES|status_memory_error|cudaErrorMemoryAllocation|hipErrorOutOfMemory|AllocFailed"
@@ -29,6 +29,70 @@ TRIGGER = re.compile(
     r"|No space left on device|shared memory segment|/dev/shm/nccl|startup is less than desired|cache blocks|KV cache memory: -|Resource temporarily unavailable|torch_\d+"
     # A line that was cut within the first words of a message.
     r"|\b(?:CUDA|HIP|XPU|NPU) o[a-z ]{0,11}(?:\n|\Z)"
+)
+
+# Whatever matches TRIGGER holds one of these words. Looking for a word is some twenty times as fast as the pattern, and
+# most lines of a log of millions hold none.
+_WORDS = (
+    "ut of memory",
+    "ut Of Memory",
+    "ut-of-memory",
+    "OUT_OF_",
+    "exceed allowed memory",
+    "RESOURCE",
+    "Invalid buffer size",
+    "ALLOC_FAILED",
+    "NOT_INITIALIZED",
+    "status_memory_error",
+    "cudaErrorMemoryAllocation",
+    "OutOfMemory",
+    "AllocFailed",
+    "valid cuDNN algorithm",
+    "ostAlloc",
+    "ostRegister",
+    "Failed to ",
+    "HCCL",
+    "oom",
+    "OOMKilled",
+    "xit code",
+    "xitcode",
+    "xit Code",
+    "xitCode",
+    "exit_code",
+    "exit status",
+    "exited with",
+    "NOT allocate memory",
+    "amount of GPU memory",
+    "return code",
+    "SIGKILL",
+    "signal 9",
+    "Killed",
+    "memory limit",
+    "MEMLIMIT",
+    "PBS: job killed",
+    "MemoryLimit",
+    "memory pressure",
+    "running low on memory",
+    "tried to allocate",
+    "Unable to allocate",
+    "memory allocation of",
+    "Cannot allocate memory",
+    "bad_alloc",
+    "MemoryError",
+    "shared memory",
+    "Bus error",
+    "No space left on device",
+    "/dev/shm/nccl",
+    "startup is less than desired",
+    "cache blocks",
+    "KV cache memory",
+    "Resource temporarily unavailable",
+    "torch_",
+    "CUDA o",
+    "HIP o",
+    "XPU o",
+    "NPU o",
+    "MallocHost",
 )
 
 _READERS: tuple[Callable[[Sequence[LogLine], int], Draft | None], ...] = (
@@ -78,9 +142,10 @@ def read_messages(path: str, text: str) -> tuple[OomEvent, ...]:
 
 def read_text(path: str, text: str) -> TextEvents:
     """The same with what the text says of the job."""
-    if not TRIGGER.search(text):
+    words = [word for word in _WORDS if word in text]
+    if not words:
         return TextEvents()
-    text = clean_pasted(text)
+    text = clean_pasted(open_long_lines(text))
     lines = split_lines(text, trigger=TRIGGER)
     by_origin: dict[Origin, list[int]] = defaultdict(list)
     for index, line in enumerate(lines):
@@ -91,7 +156,9 @@ def read_text(path: str, text: str) -> TextEvents:
     num_left_out = 0
     skip_until: dict[Origin, int] = {}
     for index, line in enumerate(lines):
-        if skip_until.get(line.origin, -1) >= index or not TRIGGER.search(line.text):
+        if not any(word in line.text for word in words) or not TRIGGER.search(line.text):
+            continue
+        if skip_until.get(line.origin, -1) >= index:
             continue
         found = _read_at(lines, index, by_origin[line.origin])
         if found is None or found[0].pid in forced:
