@@ -102,9 +102,10 @@ def _estimated(facts: ConfigFacts) -> tuple[Table, ...]:
     """Where the memory would go, where the files say enough for that."""
     try:
         job = resolve(facts.joined)
+        found = estimate(job)
     except UsageError:
         return ()
-    tables = estimate_tables(EstimateFacts(job=job, estimate=estimate(job)))
+    tables = estimate_tables(EstimateFacts(job=job, estimate=found))
     return tuple(replace(table, place="body") for table in tables)
 
 

@@ -21,6 +21,19 @@ from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severit
 USUAL_GPU = "h100-80gb"
 
 
+def _strategy_follows(facts: ConfigFacts) -> bool:
+    """Whether the strategy only follows from keys that are missing."""
+    saying = [each for each in facts.configs if each.settings.strategy is not None]
+    return bool(saying) and all("strategy" in each.implied for each in saying)
+
+
+_BESIDE = {
+    Fits.YES: "",
+    Fits.TIGHT: ", which is tight",
+    Fits.NO: ", and the length of sequences is assumed",
+}
+
+
 def _run(facts: ConfigFacts) -> Sequence[Outcome]:
     if missing := no_configuration(facts):
         return missing
@@ -31,6 +44,13 @@ def _run(facts: ConfigFacts) -> Sequence[Outcome]:
                 f"no estimate: the strategy is in {named}, which was not given", how="give it as another file"
             )
         ]
+    if facts.joined.world_size is None and _strategy_follows(facts):
+        return [
+            not_said(
+                "no estimate: plain copies would follow from what no file says; the launcher's file may shard",
+                how="give the launcher's file too (accelerate, DeepSpeed), or `--strategy` and `--gpus N`",
+            )
+        ]
     if facts.joined.strategy is None and facts.joined.world_size is None:
         return [
             not_said(
@@ -39,22 +59,19 @@ def _run(facts: ConfigFacts) -> Sequence[Outcome]:
             )
         ]
     try:
-        job = resolve(facts.joined)
+        found = estimate(resolve(facts.joined))
     except UsageError as error:
         return [not_said(f"no estimate: {error.message}", how=error.hint or "")]
-    found = estimate(job)
     low, high = found.need_bytes
     gpu, is_said = _gpu(facts)
     fit = fit_of(found, gpu)
     held = states_bytes(found.worst)
     needed = f"{need_words(low, high)} GiB" if found.is_whole else f"at least {gib(low)}"
-    if fit.answer is not Fits.NO:
+    # What is left open is assumed: it is no ground to say that a job does not fit, unless its states alone do not.
+    is_guess = held <= gpu.total_bytes and (not is_said or facts.joined.seq_len is None)
+    if fit.answer is not Fits.NO or is_guess:
         has = f"{gpu.name} has {gib(gpu.total_bytes)}"
-        beside = (
-            f"{has}{', which is tight' if fit.answer is Fits.TIGHT else ''}"
-            if is_said
-            else "no file names it"
-        )
+        beside = f"{has}{_BESIDE[fit.answer]}" if is_said else "no file names it"
         return [
             Passed(
                 detail=f"estimated to need {needed} on each GPU ({beside}), {gib(held)} of them model states"

@@ -23,6 +23,7 @@ def check_together(configs: Sequence[LaunchConfig], joined: Settings) -> list[Co
     if not configs:
         return found
     found += _ranks(configs, joined)
+    found += _visible(configs, joined)
     found += _mesh(configs, joined)
     found += _batch(configs, joined)
     found += _checkpointing(configs)
@@ -61,6 +62,38 @@ def _ranks(configs: Sequence[LaunchConfig], joined: Settings) -> list[ConfigDefe
             fix="make number of nodes x ranks of a node the number of processes everywhere",
             keys=_keys(configs, "world_size", "num_nodes", "gpus_per_node"),
             is_certain=False,
+        )
+    ]
+
+
+def _visible(configs: Sequence[LaunchConfig], joined: Settings) -> list[ConfigDefect]:
+    """A number of ranks in one file, and in another the GPUs that they may use."""
+    saying = next((each for each in configs if each.visible_gpus is not None), None)
+    world, nodes = joined.world_size, joined.num_nodes
+    per_node = joined.gpus_per_node or (world if nodes == 1 else None)
+    implied = {name for each in configs for name in each.implied}
+    if (
+        saying is None
+        or saying.visible_gpus is None
+        or per_node is None
+        or {"world_size", "gpus_per_node"} & implied
+    ):
+        return []
+    visible = len([each for each in saying.visible_gpus.value.split(",") if each.strip()])
+    by_others = [each for each in configs if each is not saying]
+    keys = _keys(by_others, "gpus_per_node", "world_size")
+    if per_node <= visible or not keys:
+        return []
+    key = saying.visible_gpus
+    file = saying.path.rsplit("/", 1)[-1]
+    return [
+        ConfigDefect(
+            kind=Defect.MORE_RANKS_THAN_DEVICES,
+            title=f"{per_node} ranks on a node, but CUDA_VISIBLE_DEVICES names {visible} GPUs",
+            why="Ranks beyond the last GPU fail with `invalid device ordinal`.",
+            fix=f"start {visible} ranks, or name more GPUs",
+            keys=(ConfigKey(name=f"{file}: {key.name}", value=key.value, line=key.line), *keys),
+            stops_job=True,
         )
     ]
 

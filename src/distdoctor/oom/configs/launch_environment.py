@@ -14,7 +14,8 @@ _NAME = "CUDA_DEVICE_MAX_CONNECTIONS"
 def check_environment(reading: Reading, script: Script, launch: LaunchLine) -> None:
     """Adds what the environment of the training command does to it."""
     variables = {
-        name: Entry(name=name, value=each.value, line=each.line) for name, each in script.variables.items()
+        name: Entry(name=name, value=each.value, line=each.line)
+        for name, each in script.variables_at(launch.line).items()
     }
     for name, value in launch.environment.items():
         variables[name] = Entry(name=name, value=value, line=launch.line)

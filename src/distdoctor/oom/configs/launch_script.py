@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from distdoctor.oom.configs.command_line import Launch, find_launch
+from distdoctor.oom.configs.command_line import Launch, Launcher, find_launch
 from distdoctor.oom.configs.embedded import absorb
 from distdoctor.oom.configs.launchers import read_launchers
 from distdoctor.oom.configs.reading import Reading
 from distdoctor.oom.configs.shell import Command, Script, read_script
+from distdoctor.oom.configs.shell_directives import directive_number
 from distdoctor.oom.configs.trainer import SURE, assume_plain_copies, read_trainer
 from distdoctor.oom.configs.training_flags import read_training_flags
 from distdoctor.oom.configs.tree import Entry
@@ -70,12 +71,13 @@ def read(path: str, text: str) -> LaunchConfig:
     variables = {
         **{
             name: Entry(name=name, value=each.value, line=each.line)
-            for name, each in script.variables.items()
+            for name, each in script.variables_at(command.line).items()
         },
         **launch.variables,
     }
     launch = replace(launch, variables=variables)
     read_launchers(reading, launch)
+    _tasks(reading, script, launch)
     read_variables(reading, variables)
     read_training_flags(reading, launch.arguments)
     read_trainer(reading, launch.arguments)
@@ -129,6 +131,30 @@ def _directives(reading: Reading, script: Script) -> None:
         ):
             reading.say("launch", f"{gpus[1]} GPUs on each node, by Slurm", key)
             reading.set("gpus_per_node", int(gpus[1]), key, implied=True)
+
+
+def _tasks(reading: Reading, script: Script, launch: Launch) -> None:
+    """srun starts a launcher once for each task, and the launcher starts all ranks of the node."""
+    tasks = directive_number(script.directives, "ntasks-per-node")
+    own = next((each for each in (Launcher.TORCHRUN, Launcher.ACCELERATE) if each in launch.launchers), None)
+    steps = launch.options.get(Launcher.SRUN)
+    if own is None or Launcher.SRUN not in launch.launchers or tasks is None or tasks < 2:
+        return
+    if steps is not None and any(
+        name in steps for name in ("ntasks_per_node", "ntasks", "n", "ntasks-per-node")
+    ):
+        return
+    directive = next(each for each in reversed(script.directives) if each.name == "ntasks-per-node")
+    reading.defect(
+        Defect.CONFLICT,
+        f"srun starts {own.value} {tasks} times on each node",
+        ConfigKey(name="#SBATCH --ntasks-per-node", value=directive.value, line=directive.line),
+        why=f"{own.value} starts the ranks of a node itself; one task for each node is enough. More of them compete for "
+        "the same GPUs and ports, or wait in the rendezvous for a place.",
+        fix="set `#SBATCH --ntasks-per-node=1`",
+        sure=False,
+        stops=True,
+    )
 
 
 def _unset(reading: Reading, command: Command) -> None:

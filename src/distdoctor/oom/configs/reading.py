@@ -70,6 +70,7 @@ class Reading:
     references: list[str] = field(default_factory=list)
     dtype: str | None = None
     host_memory_limit_bytes: int | None = None
+    visible_gpus: ConfigKey | None = None
     in_hf: bool = False
 
     # What the file determines.
@@ -239,6 +240,7 @@ class Reading:
             setting_keys=tuple(self.keys.items()),
             dtype=self.dtype,
             host_memory_limit_bytes=self.host_memory_limit_bytes,
+            visible_gpus=self.visible_gpus,
             references=tuple(dict.fromkeys(self.references)),
             in_hf=self.in_hf,
         )

@@ -44,6 +44,8 @@ class Variable:
     value: str
     line: int
     is_known: bool = True
+    only_for: tuple[int, int] | None = None
+    """Set for some commands alone (`A=1 torchrun …`): the first of them in `Script.commands`, and the one after."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +88,15 @@ class Script:
     refused: tuple[Refused, ...] = ()
     """Statements that are no shell: bash would stop there."""
 
+    def variables_at(self, line: int) -> dict[str, Variable]:
+        """The variables of the command that begins in `line`: without those that only other commands get."""
+        places = [at for at, each in enumerate(self.commands) if each.line == line]
+        return {
+            name: each
+            for name, each in self.variables.items()
+            if each.only_for is None or any(each.only_for[0] <= at < each.only_for[1] for at in places)
+        }
+
 
 def read_script(text: str) -> Script:
     """Reads a script. Never raises and runs nothing; what could not be read is in `notes` with its line."""
@@ -117,6 +128,7 @@ def read_script(text: str) -> Script:
                 value=run.marks.shown(value if isinstance(value, str) else " ".join(value)),
                 line=run.lines.get(name, 0),
                 is_known=run.is_known(value),
+                only_for=run.only_for.get(name),
             )
             for name, value in run.expander.variables.items()
             if name in run.lines

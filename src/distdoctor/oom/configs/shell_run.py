@@ -98,6 +98,8 @@ class ShellRun:
         self.expander = Expander(self.marks, self._classify, lambda: self.line)
         self.expander.variables.update(variables)
         self.lines: dict[str, int] = {}
+        self.only_for: dict[str, tuple[int, int]] = {}
+        """Variables that stand before a command only: which of `commands` they are set for."""
         self.commands: list[Started] = []
         self.documents: list[Document] = []
         self.unset: dict[str, Unknown] = {}
@@ -376,6 +378,7 @@ class ShellRun:
     def _assign(self, name: str, value: Value) -> None:
         self.expander.variables[name] = value
         self.lines[name] = self.line
+        self.only_for.pop(name, None)
 
     def _assignment(self, node: Assignment) -> None:
         self.line = node.line
@@ -426,9 +429,14 @@ class ShellRun:
         before = {name: self.expander.variables[name] for name in names if name in self.expander.variables}
         for assignment in node.assignments:
             self._assignment(assignment)
+        first = len(self.commands)
         try:
             return self._external(node)
         finally:
+            if len(self.commands) > first:
+                self.only_for.update(
+                    {name: (first, len(self.commands)) for name in names if name not in before}
+                )
             # `A=1 command` sets A for that command alone, but readers ask for it: it stays unless it was set before.
             self.expander.variables.update(before)
 

@@ -16,6 +16,7 @@ from distdoctor.oom.configs.torchtitan_rules import check_titan
 from distdoctor.oom.configs.torchtitan_training import read_training
 from distdoctor.oom.configs.tree import Entry, Section
 from distdoctor.oom.configs.values import as_flag, as_int, as_word
+from distdoctor.oom.facts.launch import Defect
 from distdoctor.oom.settings import (
     DataParallel,
     Offload,
@@ -223,6 +224,16 @@ def _local_batch(reading: Reading, titan: Titan, number: int, entry: Entry) -> N
         each = each or 1
     else:
         each = max(1, number // (as_int(count.value) or pp))
+    if size is not None and number % each:
+        reading.defect(
+            Defect.BATCH_DOES_NOT_DIVIDE,
+            f"local batch {number} does not divide into micro-batches of {each}",
+            entry,
+            size,
+            why="The pipeline cuts the local batch into equal micro-batches; TorchTitan refuses what is left over.",
+            fix=f"use a local batch that is a multiple of {each}",
+            stops=True,
+        )
     reading.set("micro_batch", each, size or count or entry, implied=size is None and count is None)
     reading.set("accumulation_steps", max(1, number // each), entry, implied=True)
     reading.say(

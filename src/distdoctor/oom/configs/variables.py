@@ -12,7 +12,7 @@ from distdoctor.oom.configs.near_names import near_name
 from distdoctor.oom.configs.reading import Reading
 from distdoctor.oom.configs.tree import Entry
 from distdoctor.oom.configs.values import as_int, as_word, template_in
-from distdoctor.oom.facts.launch import Defect
+from distdoctor.oom.facts.launch import ConfigKey, Defect
 
 ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
 _ALLOCATOR_KEYS = (
@@ -113,6 +113,7 @@ def _visible(reading: Reading, entry: Entry | None) -> None:
     if entry is None or not text or template_in(text):
         return
     devices = len([each for each in text.split(",") if each.strip()])
+    reading.visible_gpus = ConfigKey(name=entry.name, value=text, line=entry.line)
     reading.say("launch", f"{devices} GPUs are visible by CUDA_VISIBLE_DEVICES", entry)
     ranks = reading.get("gpus_per_node")
     if ranks is not None and "gpus_per_node" not in reading.implied and ranks > devices:

@@ -118,6 +118,8 @@ class LaunchConfig:
     """`bf16`, `fp16` or `fp32`: the type of computation, which `Settings.precision` does not tell apart."""
     host_memory_limit_bytes: int | None = None
     """Memory that one node of the job may use on the host (Kubernetes limits.memory)."""
+    visible_gpus: ConfigKey | None = None
+    """CUDA_VISIBLE_DEVICES, where it lists the GPUs that a node's ranks may use."""
     references: tuple[str, ...] = ()
     """Files that this one names and that decide something: a DeepSpeed JSON, an accelerate YAML."""
     in_hf: bool = False
