@@ -28,7 +28,9 @@ def explain_verdict(report: Report, facts: Explained) -> Verdict:
     if lead is None:
         return report.verdict
     counted = [
-        each for each in report.findings if each.ignored is None and each.severity is Severity.CRITICAL
+        each
+        for each in report.findings
+        if each.ignored is None and each.severity in (Severity.CRITICAL, Severity.WARNING)
     ]
     finding = next((each for each in counted if each.cause_class == lead.cause.value), None)
     if finding is None:
@@ -42,7 +44,7 @@ def explain_verdict(report: Report, facts: Explained) -> Verdict:
         _others_too(facts),
     ]
     return Verdict(
-        status=Status.CRITICAL,
+        status=Status.CRITICAL if finding.severity is Severity.CRITICAL else Status.WARNING,
         title=cause_title(ordered),
         summary=" ".join(part for part in parts if part),
         confidence=lead.confidence,

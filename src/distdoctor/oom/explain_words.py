@@ -18,6 +18,9 @@ FAULT_OF: dict[Cause, Fault] = {
     Cause.CAPACITY: Fault.CONFIG,
     Cause.LOGITS: Fault.CONFIG,
     Cause.ACTIVATIONS: Fault.CONFIG,
+    Cause.PARAMETERS: Fault.CONFIG,
+    Cause.STATES: Fault.CONFIG,
+    Cause.KV_CACHE: Fault.CONFIG,
     Cause.WORKSPACE: Fault.CONFIG,
     Cause.FRAGMENTATION: Fault.CONFIG,
     Cause.OTHER_PROCESS: Fault.HOST,
@@ -44,6 +47,9 @@ CAUSE_WORDS: dict[Cause, str] = {
     Cause.CAPACITY: "too much of everything",
     Cause.LOGITS: "logits",
     Cause.ACTIVATIONS: "activations",
+    Cause.PARAMETERS: "parameters",
+    Cause.STATES: "states of the optimizer",
+    Cause.KV_CACHE: "the key-value cache",
     Cause.WORKSPACE: "a workspace of cuBLAS",
     Cause.FRAGMENTATION: "fragmentation",
     Cause.OTHER_PROCESS: "another process on the GPU",
@@ -146,7 +152,9 @@ def who(judged: Judged) -> str:
                 return f"{format_bytes(account.outside)} of the GPU are outside PyTorch"
             return "the GPU is full before this process begins"
         case Cause.PEER_RANKS:
-            return f"other ranks hold {held or 'memory'} of this GPU"
+            if not held:
+                return "several ranks are on one GPU and fill it"
+            return f"other ranks hold {held} of this GPU"
         case Cause.PROCESS_CAP:
             limit = format_bytes(event.allowed_bytes) if event.allowed_bytes else None
             return f"the job's own limit of {limit} is reached" if limit else "a limit on the job is reached"
@@ -174,6 +182,9 @@ _PLAIN_WHO: dict[Cause, str] = {
     Cause.CAPACITY: "the job's own tensors fill the GPU",
     Cause.LOGITS: "the job's logits do not fit on the GPU",
     Cause.ACTIVATIONS: "the job's activations do not fit on the GPU",
+    Cause.PARAMETERS: "the model does not fit on the GPU as it is placed",
+    Cause.STATES: "the optimizer's states do not fit on the GPU",
+    Cause.KV_CACHE: "the key-value cache does not fit on the GPU",
     Cause.WORKSPACE: "the GPU is full when cuBLAS needs its workspace",
     Cause.SHARDING_INEFFECTIVE: "the GPU is full while parameters are gathered",
     Cause.NOT_SHARDED: "the whole model is moved to each GPU before sharding",
@@ -202,6 +213,10 @@ def cause_title(group: Sequence[Judged]) -> str:
     if worst.cause is Cause.OTHER_PROCESS and worst.confidence.value == "low":
         known = worst.account.outside or worst.event.others
         begin = begin if known else "the driver refused GPU memory and does not say who holds it"
+    if worst.cause is Cause.UNKNOWN and worst.event.family is Family.HOST_KILL:
+        begin = "killed after the scheduler ended the job: no sign of memory"
+    if worst.cause is Cause.UNKNOWN and worst.event.family is Family.BLAS:
+        begin = "cuBLAS fails after an error on the GPU: no sign of memory"
     if worst.cause is Cause.CAPACITY:
         begin = _capacity_without_sizes(worst.event) or begin
     short = _short(worst)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from distdoctor.oom.causes.peers import with_peers
 from distdoctor.oom.explain_cause import Cause, Judged, judge
 from distdoctor.oom.facts.events import ON_HOST, ExplainFacts, Family, OomEvent
 from distdoctor.report.model import Confidence
@@ -30,7 +31,7 @@ class Explained:
 
 def explained(facts: ExplainFacts) -> Explained:
     """Judge every event. The lead is the first to fail where the order is known, else the commonest cause's first."""
-    judged = tuple(judge(event, facts) for event in facts.events)
+    judged = with_peers([judge(event, facts) for event in facts.events])
     return Explained(facts=facts, judged=judged, lead=_lead(judged, facts))
 
 
@@ -47,6 +48,8 @@ def _lead(judged: tuple[Judged, ...], facts: ExplainFacts) -> Judged | None:
     ] or list(judged)
     if not candidates:
         return None
+    # What a job got over is not what ended it.
+    candidates = [each for each in candidates if not each.event.went_on] or candidates
     first_ranks = {row.rank for row in facts.failures if row.is_first}
     for each in candidates:
         if each.event.rank is not None and each.event.rank in first_ranks and _tells(each):

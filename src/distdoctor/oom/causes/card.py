@@ -64,6 +64,9 @@ _ROUND_CARDS = (
 
 _CARD_SPREAD = 0.025
 
+# A slice shows somewhat less than its name says: 9.5 GiB of `1g.10gb`, 32.5 GiB of `1g.35gb`.
+_SLICE_SHARE = 0.85
+
 _MIG_WORDS = "this GPU is, or may be, a MIG slice"
 
 
@@ -72,6 +75,12 @@ def whose_memory(event: OomEvent, account: Account, hints: Hints) -> Verdict | N
     total, request = event.total_bytes, event.requested_bytes
     if request is None:
         return None
+    if event.is_block_limit:
+        return (
+            Cause.DRIVER_LIMIT,
+            Confidence.HIGH,
+            "the device admits no single block of this size, whatever is free",
+        )
     for rule in (_limit, _too_large, _odd, _others):
         found = rule(event, account, hints)
         if found is not None:
@@ -201,7 +210,9 @@ def are_peers(account: Account) -> bool:
 
 
 def _named_larger(total: int, hints: Hints) -> str | None:
-    """A card that the log names and that holds much more than the runtime shows."""
+    """A card that the log names and that holds much more than the runtime shows, without a MIG slice of that size."""
+    if any(_SLICE_SHARE * size * GIB <= total <= 1.01 * size * GIB for size in hints.mig_gigabytes):
+        return None
     for name in hints.gpu_names:
         match = re.search(r"(\d{2,3}) ?G", name)
         if match and int(match[1]) * 10**9 > 1.3 * total and len(hints.gpu_names) == 1:

@@ -54,13 +54,19 @@ def not_a_size(event: OomEvent, account: Account, hints: Hints) -> Verdict | Non
 
 def on_host(event: OomEvent, account: Account, hints: Hints) -> Verdict | None:
     """Memory of the host, page-locked memory among it."""
-    del account, hints
+    del account
     if event.family is Family.HOST_KILL:
         if event.is_certain_kill:
             return (
                 Cause.HOST_RAM,
                 Confidence.HIGH,
                 "the kernel or the scheduler says that memory of the host was the reason",
+            )
+        if hints.ended_by:
+            return (
+                Cause.UNKNOWN,
+                Confidence.LOW,
+                f"the scheduler ended the job ({hints.ended_by}), and SIGKILL follows that: no sign of memory",
             )
         return (
             Cause.HOST_RAM,
@@ -98,7 +104,7 @@ def _is_pinned(event: OomEvent) -> bool:
 
 def of_a_library(event: OomEvent, account: Account, hints: Hints) -> Verdict | None:
     """NCCL, cuBLAS, cuDNN, or the driver itself."""
-    del account, hints
+    del account
     if event.family is Family.NCCL:
         return (
             Cause.NCCL,
@@ -106,6 +112,9 @@ def of_a_library(event: OomEvent, account: Account, hints: Hints) -> Verdict | N
             "NCCL asked the driver for its buffers and there was no memory left",
         )
     if event.family is Family.BLAS:
+        if "NOT_INITIALIZED" in event.sentence and hints.has_device_fault:
+            why = "the log shows a failed assertion or an illegal access on the GPU, which breaks what is called after it"
+            return Cause.UNKNOWN, Confidence.LOW, why
         if "NOT_INITIALIZED" in event.sentence:
             why = "cuBLAS could not make its handle; a full GPU is the usual reason, a broken context another"
             return Cause.WORKSPACE, Confidence.LOW, why

@@ -10,10 +10,14 @@ from distdoctor.oom.explain_numbers import Account
 from distdoctor.oom.explain_sizes import logits_shape, may_be_logits
 from distdoctor.oom.facts.events import Hints, OomEvent, Phase
 from distdoctor.report.model import Confidence
+from distdoctor.units import MIB
 
 # Fragmentation needs more idle in the pool than this share of the card; pools keep a few per cent idle in health.
 # Our own threshold.
 IDLE_SHARE = 0.1
+
+# Idle bytes in the pool that are worth a word where they would have held the request. Our own threshold.
+_MUCH_IDLE_BYTES = 256 * MIB
 
 # A sharded job that is full of live tensors while it gathers parameters. Our own threshold.
 FULL_SHARE = 0.85
@@ -27,7 +31,14 @@ _MOVED = re.compile(
     r"^(?:to|cuda|_apply|convert|half|bfloat16|float|_configure_distributed_model|npu|xpu|from_pretrained|_move_\w+|set_module_tensor_to_device|_load_state_dict_into_meta_model|move_to_device|_load_pretrained_model|_replicate\w*|_wrap_model|model_to_device)$"
 )
 
-_MOVED_CODE = re.compile(r"\.to\(|\.cuda\(")
+_MOVED_CODE = re.compile(r"\.to\(|\.cuda\(|\b_move_\w+\(|\bFSDP\(|FullyShardedDataParallel\(")
+
+_LOADED = re.compile(
+    r"^(?:load_model\w*|load_weights|create_weights|_load_\w+|load_state_dict|load_checkpoint|flatten_tensors\w*|_init_param_handle\w*"
+    r"|dispatch_model|materialize\w*|_cuda_deserialize|to_empty)$"
+)
+
+_CACHE = re.compile(r"cache_utils|kv_?cache|key_cache|value_cache|past_key_value|DynamicCache", re.IGNORECASE)
 
 _GATHERS = re.compile(
     r"^(?:_?all_gather\w*|_?allgather\w*|unshard|_unshard\w*|_alloc_storage|alloc_storage|_all_gather_flat_param|fetch_sub_module|_fetch\w*|__all_gather_params\w*|_all_gather_params\w*|partition_all_gather\w*|all_gather_coalesced|all_gather_params|foreach_all_gather|init_unsharded_param\w*|alloc_all_gather_outputs|all_gather_copy_out|pre_sub_module_forward_function|summon_full_params|_summon_full_params)$"
@@ -58,7 +69,16 @@ def of_the_job(event: OomEvent, account: Account, hints: Hints) -> Verdict | Non
             Confidence.HIGH,
             "the pool holds more idle memory than was asked for, in pieces that are too small",
         )
-    for rule in (_optimizer, _moved_whole, _logits, _gathering, _activations):
+    for rule in (
+        _loaded_states,
+        _optimizer,
+        _moved_whole,
+        _parameters,
+        _cache,
+        _logits,
+        _gathering,
+        _activations,
+    ):
         found = rule(event, account, hints)
         if found is not None:
             return found
@@ -69,6 +89,10 @@ def of_the_job(event: OomEvent, account: Account, hints: Hints) -> Verdict | Non
     if account.others_bytes and account.shortfall is not None and account.others_bytes >= account.shortfall:
         why = "PyTorch's own live tensors fill the card; others hold little of it, yet more than what is missing"
         return Cause.CAPACITY, Confidence.MEDIUM, why, Cause.OTHER_PROCESS
+    idle = event.unallocated_bytes or 0
+    if idle >= max(_MUCH_IDLE_BYTES, 2 * (event.requested_bytes or 0)):
+        why = "PyTorch's own live tensors fill the card; more lies idle in its pool than was asked for, and that is little"
+        return Cause.CAPACITY, Confidence.MEDIUM, why, Cause.FRAGMENTATION
     return Cause.CAPACITY, Confidence.HIGH, "PyTorch's own live tensors fill the card"
 
 
@@ -79,6 +103,21 @@ def is_fragmented(event: OomEvent) -> bool:
         return False
     whole = total if total is not None else (event.allocated_bytes or 0) + idle
     return idle >= request and idle >= IDLE_SHARE * whole
+
+
+def _loaded_states(event: OomEvent, account: Account, hints: Hints) -> Verdict | None:
+    """At a resume the states of the optimizer are loaded onto the card."""
+    del account, hints
+    if event.phase is not Phase.INITIALISATION:
+        return None
+    for frame in event.frames[-8:]:
+        if "optim" in frame.file and re.search(r"load_state_dict|_process_value", frame.function):
+            return (
+                Cause.STATES,
+                Confidence.MEDIUM,
+                "refused while the optimizer's states are loaded, on top of the parameters",
+            )
+    return None
 
 
 def _optimizer(event: OomEvent, account: Account, hints: Hints) -> Verdict | None:
@@ -92,9 +131,14 @@ def _optimizer(event: OomEvent, account: Account, hints: Hints) -> Verdict | Non
     in_optimizer = in_optimizer or any(
         _FOREACH.search(name) and "grad_norm" not in name for name in functions
     )
-    if not in_optimizer or event.phase in (Phase.EVALUATION, Phase.SAVING, Phase.GENERATION):
+    if not in_optimizer or event.phase in (
+        Phase.INITIALISATION,
+        Phase.EVALUATION,
+        Phase.SAVING,
+        Phase.GENERATION,
+    ):
         return None
-    if any(_CLIP.search(name) for name in functions[-6:]):
+    if is_clipping(event):
         return (
             Cause.OPTIMIZER,
             Confidence.MEDIUM,
@@ -126,6 +170,11 @@ def _optimizer(event: OomEvent, account: Account, hints: Hints) -> Verdict | Non
     )
 
 
+def is_clipping(event: OomEvent) -> bool:
+    """Whether gradients are being unscaled or clipped."""
+    return any(_CLIP.search(frame.function) for frame in event.frames[-6:])
+
+
 def _moved_whole(event: OomEvent, account: Account, hints: Hints) -> Verdict | None:
     """A job that means to shard, and moves the whole model to each GPU first."""
     del account
@@ -141,6 +190,40 @@ def _moved_whole(event: OomEvent, account: Account, hints: Hints) -> Verdict | N
             Confidence.MEDIUM,
             "the job shards its parameters, yet the whole model is moved to the GPU before that",
         )
+    return None
+
+
+def _parameters(event: OomEvent, account: Account, hints: Hints) -> Verdict | None:
+    """Before any step, while parameters are placed: what fills the card is the model."""
+    del account, hints
+    if event.phase is not Phase.INITIALISATION or (event.steps_before or 0) or event.total_bytes is None:
+        return None
+    if (event.allocated_bytes or 0) < FULL_SHARE * event.total_bytes and (
+        event.requested_bytes or 0
+    ) < event.total_bytes // 4:
+        return None
+    functions = [frame.function for frame in event.frames]
+    if any(_GATHERS.match(name) for name in functions[-10:]):
+        return None
+    placed = any(_LOADED.match(name) for name in functions) or any(
+        _MOVED.match(frame.function) or _MOVED_CODE.search(frame.code) for frame in event.frames
+    )
+    if not placed:
+        return None
+    return (
+        Cause.PARAMETERS,
+        Confidence.MEDIUM,
+        "refused while the model is placed on the GPU, before any step: parameters fill the card",
+    )
+
+
+def _cache(event: OomEvent, account: Account, hints: Hints) -> Verdict | None:
+    """The key-value cache grows with every token that is generated."""
+    del account, hints
+    for frame in event.frames[-3:]:
+        if event.phase is Phase.GENERATION and (_CACHE.search(frame.file) or _CACHE.search(words(frame))):
+            where = (frame.code or frame.function)[:60]
+            return Cause.KV_CACHE, Confidence.MEDIUM, f"refused at `{where}`, where the key-value cache grows"
     return None
 
 

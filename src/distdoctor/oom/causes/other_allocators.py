@@ -40,7 +40,7 @@ def of_a_server(event: OomEvent, account: Account, hints: Hints) -> Verdict | No
     if event.family is Family.SERVER:
         if event.total_bytes is None or event.free_bytes is None:
             return (
-                Cause.CAPACITY,
+                Cause.KV_CACHE,
                 Confidence.MEDIUM,
                 "nothing is left for the key-value cache after weights and activations",
             )

@@ -64,10 +64,14 @@ def _finding(topic: Topic, cause: Cause, group: Sequence[Judged], facts: Explain
     explanation = topic.explanation(lead)
     if lead.alternative is not None:
         explanation += f" It may also be {CAUSE_WORDS[lead.alternative]}: the message fits both."
+    if all(each.event.went_on for each in ordered):
+        explanation += (
+            " The log shows the job at work after it: the error was caught, and what it cost is that step."
+        )
     return Found(
         key=cause.value,
         title=cause_title(ordered),
-        severity=Severity.CRITICAL,
+        severity=Severity.WARNING if all(each.event.went_on for each in ordered) else Severity.CRITICAL,
         confidence=lead.confidence,
         evidence=(*numbers_of(ordered), why_of(lead), *phase_of(ordered)),
         explanation=explanation,

@@ -8,7 +8,7 @@ from distdoctor.oom.checks.explain_base import ExplainCheck, Topic, outcomes
 from distdoctor.oom.explain_cause import Cause, Judged
 from distdoctor.oom.explain_fixes import ESTIMATE, smaller_job
 from distdoctor.oom.explained import Explained
-from distdoctor.oom.facts.events import CACHING_ALLOCATORS, ON_HOST, Phase
+from distdoctor.oom.facts.events import CACHING_ALLOCATORS, ON_HOST, Family, Phase
 from distdoctor.report.checking import Outcome
 from distdoctor.report.model import Action, Team
 
@@ -30,6 +30,13 @@ def _explanation(judged: Judged) -> str:
                 "Refused inside a layer, with live tensors filling the card: what the forward pass keeps for the backward pass grows with "
                 "tokens and layers."
             )
+        case Cause.KV_CACHE:
+            return (
+                "The cache of keys and values takes 2 x layers x kv heads x head size x 2 bytes for each token of each sequence, and stays "
+                "until the sequence is done."
+            )
+        case Cause.STATES:
+            return "States of AdamW take 8 bytes a parameter of this rank in fp32; loading holds them beside what is there already."
         case _:
             if judged.event.phase is Phase.INITIALISATION:
                 return "The model, or what is loaded with it, fills the card before the first step."
@@ -63,11 +70,30 @@ def _actions(judged: Judged, facts: Explained) -> tuple[Action, ...]:
                 command=ESTIMATE.replace("--compare", "--checkpointing full"),
             ),
         )
+    if judged.cause is Cause.STATES:
+        text = (
+            'load the states to the host first (`map_location="cpu"`) or sharded (torch.distributed.checkpoint), shard them over more '
+            "ranks (ZeRO-1, FSDP), or keep them in 8 bit"
+        )
+        return (Action(team=Team.JOB_OWNER, text=text, command=ESTIMATE),)
+    if judged.cause is Cause.KV_CACHE and judged.event.family is Family.SERVER:
+        text = "a larger share of the GPU for the server, a shorter longest sequence, more tensor parallelism, or a smaller model"
+        command = (
+            "vllm serve MODEL --gpu-memory-utilization 0.95 --max-model-len 8192 --tensor-parallel-size 2"
+        )
+        return (Action(team=Team.JOB_OWNER, text=text, command=command),)
     return smaller_job(judged)
 
 
 _TOPIC = Topic(
-    causes=(Cause.CAPACITY, Cause.LOGITS, Cause.ACTIVATIONS),
+    causes=(
+        Cause.CAPACITY,
+        Cause.LOGITS,
+        Cause.ACTIVATIONS,
+        Cause.PARAMETERS,
+        Cause.STATES,
+        Cause.KV_CACHE,
+    ),
     applies=lambda judged: judged.event.family not in ON_HOST,
     decides=lambda judged: judged.cause is not Cause.UNKNOWN and judged.event.family in CACHING_ALLOCATORS,
     passed=lambda told: f"another cause than the job's size explains it ({told[0].cause.value})",

@@ -20,6 +20,11 @@ def check_driver_limit(facts: Explained) -> Sequence[Outcome]:
 
 def _explanation(judged: Judged) -> str:
     event = judged.event
+    if event.is_block_limit:
+        return (
+            f"{format_bytes(event.requested_bytes or 0)} were asked for in one block, and this device admits none of that size: it is "
+            "not the amount of memory. Smaller tensors fit, as far as memory goes."
+        )
     free, asked = format_bytes(event.free_bytes or 0), format_bytes(event.requested_bytes or 0)
     text = f"{free} were free and {asked} were asked for: it is not the amount of memory. "
     if event.family is Family.XPU:
@@ -34,6 +39,9 @@ def _explanation(judged: Judged) -> str:
 
 
 def _actions(judged: Judged, facts: Explained) -> tuple[Action, ...]:
+    if judged.event.is_block_limit:
+        text = "smaller tensors: split this one along batch or sequence; the runtime's own limit for one block, where it can be raised"
+        return (Action(team=Team.JOB_OWNER, text=text),)
     actions = []
     if facts.facts.hints.is_windows or (
         judged.event.family is Family.CUDA and not judged.event.others and judged.event.process_bytes is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from distdoctor.oom.causes.job import is_clipping
 from distdoctor.oom.checks.explain_base import ExplainCheck, Topic, outcomes
 from distdoctor.oom.explain_cause import Cause, Judged
 from distdoctor.oom.explain_fixes import ESTIMATE
@@ -24,6 +25,11 @@ def _explanation(judged: Judged) -> str:
             "torch.optim steps lists of tensors at once by default (`foreach`); Adam then holds temporaries as large as the parameters "
             "of this rank, on top of states and gradients. A smaller batch changes nothing in this phase."
         )
+    if is_clipping(judged.event):
+        return (
+            "Clipping and unscaling hold temporaries as large as gradients: norms of many tensors at once, or gradients that are gathered "
+            "from all ranks before their norm is taken. Neither the batch nor the optimizer's states change that."
+        )
     return (
         "The optimizer makes its states in the first step (Adam: 8 bytes a parameter of this rank in fp32) and keeps them; clipping "
         "and unscaling hold temporaries as large as gradients."
@@ -38,6 +44,15 @@ def _actions(judged: Judged, facts: Explained) -> tuple[Action, ...]:
                 team=Team.JOB_OWNER,
                 text="an update without those temporaries: `fused=True` (CUDA), or `foreach=False`",
                 command="grep -RnE 'AdamW?\\(' TRAINING_SCRIPTS   # add fused=True; Trainer: --optim adamw_torch_fused",
+            ),
+        )
+    if is_clipping(judged.event):
+        return (
+            Action(
+                team=Team.JOB_OWNER,
+                text="clip without those temporaries: `clip_grad_norm_(..., foreach=False)`, the norm of local shards that is then summed "
+                "over ranks (FSDP1: the module's own `clip_grad_norm_`), gradients in 16 bit, or no clipping in a trial run",
+                command="grep -RnE 'clip_grad_norm|unscale_' TRAINING_SCRIPTS",
             ),
         )
     return (

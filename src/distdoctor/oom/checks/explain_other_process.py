@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from distdoctor.oom.checks.explain_base import ExplainCheck, Topic, outcomes
 from distdoctor.oom.explain_cause import Cause, Judged
 from distdoctor.oom.explained import Explained
-from distdoctor.oom.facts.events import CACHING_ALLOCATORS, Family
+from distdoctor.oom.facts.events import CACHING_ALLOCATORS, Family, OomEvent
 from distdoctor.report.checking import Outcome
 from distdoctor.report.model import Action, Team
 from distdoctor.units import format_bytes
@@ -36,6 +36,11 @@ def _passed(told: Sequence[Judged]) -> str:
 
 
 def _explanation(judged: Judged) -> str:
+    if judged.cause is Cause.PEER_RANKS and not judged.account.others:
+        return (
+            "Several ranks ran out on the same GPU, and together they hold what is used of it: each opened it, or loads to it. Settings "
+            "of the model do not change that."
+        )
     if judged.cause is Cause.PEER_RANKS:
         return (
             "Other processes hold equal, small amounts on this GPU: each has opened a CUDA context here. Ranks that touch a GPU "
@@ -54,13 +59,26 @@ def _explanation(judged: Judged) -> str:
     return "Without the other processes the request would fit. Settings of this job do not change what they hold."
 
 
+def _look(event: OomEvent) -> str:
+    """The vendor's list of processes on the GPU."""
+    gpu = f" -i {event.gpu}" if event.gpu is not None else ""
+    match event.family:
+        case Family.HIP:
+            return "rocm-smi --showpids --showmeminfo vram"
+        case Family.NPU:
+            return f"npu-smi info -t proc-mem{gpu}" if gpu else "npu-smi info"
+        case Family.XPU:
+            return "xpu-smi ps"
+        case _:
+            return f"nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv{gpu}"
+
+
 def _actions(judged: Judged, facts: Explained) -> tuple[Action, ...]:
     del facts
-    gpu = f" -i {judged.event.gpu}" if judged.event.gpu is not None else ""
     look = Action(
         team=Team.PLATFORM,
         text="on the host, outside the container: which processes hold this GPU, and whose they are",
-        command=f"nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv{gpu}",
+        command=_look(judged.event),
     )
     if judged.cause is Cause.PEER_RANKS:
         mine = Action(

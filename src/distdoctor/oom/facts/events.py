@@ -107,12 +107,16 @@ class OomEvent:
     bogus: tuple[Bogus, ...] = ()
     is_absurd_size: bool = False
     """More than 1 EB, or more than any host or GPU holds: the size itself is corrupt."""
+    is_block_limit: bool = False
+    """One block may not be as large on this device, whatever is free."""
     frames: tuple[Frame, ...] = ()
     native_frames: tuple[str, ...] = ()
     nearby: str = ""
     """Text around the message, bounded: for words that no frame holds."""
     phase: Phase = Phase.UNKNOWN
     phase_why: str = ""
+    went_on: bool = False
+    """The log shows the job at work after it: the error was caught."""
     steps_before: int | None = None
     """Steps that the log shows done before."""
     order: int = 0
@@ -153,6 +157,12 @@ class Hints:
     torch_version: str | None = None
     is_windows: bool = False
     is_mig: bool = False
+    mig_gigabytes: tuple[int, ...] = ()
+    """Sizes of the MIG slices that the text names (`1g.10gb`: 10)."""
+    ended_by: str | None = None
+    """Why a scheduler ended the job, where the log says so: `time limit`, `preemption` …"""
+    has_device_fault: bool = False
+    """An assertion or an illegal access on the GPU: what libraries say after it is a consequence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

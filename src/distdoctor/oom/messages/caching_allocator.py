@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from distdoctor.oom.facts.events import Bogus, Family, OtherProcess
 from distdoctor.oom.messages.draft import Draft
 from distdoctor.oom.messages.lines import LogLine
+from distdoctor.oom.messages.mentions import is_advice, is_comment
 from distdoctor.oom.messages.sizes import ABSURD_BYTES, NUMBER, parse_size, size_in
 from distdoctor.units import GIB
 
@@ -27,6 +28,8 @@ _FAMILIES = {"CUDA": Family.CUDA, "HIP": Family.HIP, "XPU": Family.XPU, "NPU": F
 START = re.compile(
     r"\b(?P<device>CUDA|HIP|XPU|NPU|MUSA|MLU|GCU|MACA|SDAA|HPU|PrivateUse\w*) out of memory\b(?P<more>\.?\s*Tried to allocate)?"
 )
+# Python prints the class alone where a logger cut the message off.
+_BARE_CLASS = re.compile(r"^(?:torch\.)?(?:cuda\.)?OutOfMemoryError:?\s*$")
 _BEGINS = re.compile(r"\b(?:CUDA|HIP|XPU|NPU) o[a-z ]{0,11}$")
 _RAISED = re.compile(r"(?:Error|Exception|error)\W{0,4}(?:\(?['\"])?$|^\W*$")
 _END = re.compile(
@@ -68,6 +71,8 @@ def read(lines: Sequence[LogLine], at: int) -> Draft | None:
     text = lines[at].text
     match = START.search(text)
     if match is None:
+        if _BARE_CLASS.match(text):
+            return Draft(family=Family.CUDA, sentence=text.strip())
         return _cut_at_its_start(lines, at)
     after = text[match.end() : match.end() + 60]
     # Words of advice ("to avoid CUDA out of memory, …") are no event.
@@ -82,6 +87,10 @@ def read(lines: Sequence[LogLine], at: int) -> Draft | None:
     )
     _fill(draft, joined)
     _doubt(draft)
+    before = text[: match.start()]
+    draft.is_spoken_of = is_comment(before) or is_advice(before)
+    if draft.is_spoken_of and draft.total_bytes is None:
+        return None
     return draft
 
 

@@ -17,6 +17,8 @@ _BAR = re.compile(r"\d{1,3}%\|[^|]{0,200}\|\s*(\d{1,9})/(\d{1,9})\s*\[")
 _NOT_TRAINING = re.compile(
     r"[Ll]oad|[Dd]ownload|\bMap\b|[Ff]etch|[Tt]okeniz|[Ff]ilter|[Gg]enerat|[Ss]hards|[Ss]aving|[Rr]esum|max_steps|num_steps|total (?:optimization )?steps|total_steps"
     r"|warmup|[Cc]aptur|[Pp]acking|[Cc]onvert|[Ee]xtract|save_steps|eval_steps|logging_steps|steps per|per step|Num|Total|accumulation|Evaluat|Valid|Predict|Safetensors|Preprocess|Batches"
+    # Slurm's job steps are no steps of training.
+    r"|slurmstepd|srun:|StepId|[Jj]ob step|oom[-_]kill"
 )
 _LOSS = re.compile(r"\{'(?:loss|train_loss)': ?")
 
@@ -46,6 +48,10 @@ class Steps:
                 seen = True
                 self._at.append(index)
                 self._done.append(done)
+
+    def more_after(self, index: int) -> int:
+        """How many more steps the log shows done behind line `index` than before it."""
+        return (self._done[-1] if self._done else 0) - (self.before(index) or 0)
 
     def before(self, index: int) -> int | None:
         """Steps done before line `index`; None when the log shows none up to there."""
@@ -107,6 +113,15 @@ _VERSION = re.compile(
 _WINDOWS = re.compile(r"\b[A-Z]:\\|[A-Z]:\\\\|WinError|\bpython\.exe\b|win_amd64")
 _MIG = re.compile(r"\bMIG\b|MIG-[0-9a-fA-F]|\b[1-7]g\.\d{1,3}gb\b")
 
+_MIG_SIZE = re.compile(r"\b[1-7]g\.(\d{1,3})gb\b")
+_ENDED_BY = re.compile(
+    r"CANCELLED AT \S{1,40} DUE TO (TIME LIMIT|PREEMPTION|NODE FAILURE|JOB REQUEUE|JOB REQUEUED)"
+    r"|\b(DeadlineExceeded|TERM_RUNLIMIT|TERM_PREEMPT|Preempted)\b|PBS: job killed: (walltime)"
+)
+_DEVICE_FAULT = re.compile(
+    r"device-side assert|Assertion `[^`]{1,200}` failed|illegal memory access was encountered|CUDA error: misaligned address"
+)
+
 # Of a large log the words that tell stand near its ends and near its messages. Our own bound.
 _MAX_CHARACTERS = 2 << 20
 
@@ -129,6 +144,9 @@ def hints_in(text: str) -> Hints:
         torch_version=_first(_VERSION, text),
         is_windows=_WINDOWS.search(text) is not None,
         is_mig=_MIG.search(text) is not None,
+        mig_gigabytes=tuple(sorted({int(match[1]) for match in list(_MIG_SIZE.finditer(text))[:200]}))[:16],
+        ended_by=_ended_by(text),
+        has_device_fault=_DEVICE_FAULT.search(text) is not None,
     )
 
 
@@ -150,7 +168,15 @@ def joined_hints(all_hints: Sequence[Hints]) -> Hints:
         torch_version=next((each.torch_version for each in all_hints if each.torch_version), None),
         is_windows=any(each.is_windows for each in all_hints),
         is_mig=any(each.is_mig for each in all_hints),
+        mig_gigabytes=tuple(sorted({size for each in all_hints for size in each.mig_gigabytes})),
+        ended_by=next((each.ended_by for each in all_hints if each.ended_by), None),
+        has_device_fault=any(each.has_device_fault for each in all_hints),
     )
+
+
+def _ended_by(text: str) -> str | None:
+    match = _ENDED_BY.search(text)
+    return _groups(match).lower().removeprefix("term_") if match else None
 
 
 def _groups(match: re.Match[str]) -> str:

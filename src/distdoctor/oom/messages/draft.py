@@ -30,6 +30,9 @@ class Draft:
     allowed_bytes: int | None = None
     other_allocations_bytes: int | None = None
     is_absurd_size: bool = False
+    is_block_limit: bool = False
+    is_spoken_of: bool = False
+    """Stands in a comment, in advice or in a question: a failure only if the job did not go on."""
     exit_code: int | None = None
     is_certain_kill: bool = False
     bogus: list[Bogus] = field(default_factory=list)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from distdoctor.oom.facts.events import Family
 from distdoctor.oom.messages.draft import Draft
 from distdoctor.oom.messages.lines import LogLine
+from distdoctor.oom.messages.mentions import is_advice, is_comment
 from distdoctor.oom.messages.sizes import whole_bytes
 
 _DRIVER = re.compile(
@@ -16,6 +17,7 @@ _DRIVER = re.compile(
     r"|\bhipErrorOutOfMemory\b|Triton Error \[(?:CUDA|HIP)\]: out of memory"
     r"|\b(?:UR_RESULT|PI)_ERROR_OUT_OF_(?:DEVICE_MEMORY|RESOURCES)\b|CUDA failure 2: out of memory"
     r"|cu(?:da)?(?:HostAlloc|HostRegister|MemHostAlloc|MemHostRegister|MallocHost)\b.{0,80}(?:out of memory|fail)"
+    r"|\bCuda Runtime \(out of memory\)|Requested amount of GPU memory \(\d+ bytes\) could not be allocated"
     r"|(?:NCCL|ncclUnhandledCudaError)?.{0,20}\bout of memory CUDA (?:driver|runtime)"
 )
 # Its text may only point to documentation; then the sentence stands before.
@@ -46,6 +48,9 @@ def read_driver(lines: Sequence[LogLine], at: int) -> Draft | None:
     text = lines[at].text
     match = _DRIVER.search(text)
     if match is None or _NCCL.search(text) or _BLAS.search(text):
+        return None
+    before = text[: match.start()]
+    if is_comment(before) or is_advice(before):
         return None
     if _DOCUMENTATION.search(text) and "out of memory" not in text:
         return None

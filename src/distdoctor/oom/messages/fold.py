@@ -100,6 +100,7 @@ def _join(first: OomEvent, second: OomEvent) -> OomEvent:
         phase=longer.phase,
         phase_why=longer.phase_why,
         nearby=first.nearby if len(first.nearby) >= len(second.nearby) else second.nearby,
+        went_on=first.went_on and second.went_on,
         is_certain_kill=first.is_certain_kill or second.is_certain_kill,
         times_seen=first.times_seen + second.times_seen,
     )

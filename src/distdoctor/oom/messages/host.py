@@ -8,18 +8,20 @@ from collections.abc import Sequence
 from distdoctor.oom.facts.events import Family
 from distdoctor.oom.messages.draft import Draft
 from distdoctor.oom.messages.lines import LogLine
+from distdoctor.oom.messages.mentions import is_comment, speaks_of_a_code
 from distdoctor.oom.messages.sizes import ABSURD_BYTES, SIZE, parse_size, size_in, whole_bytes
 
 # Something says that memory was the reason.
 _CERTAIN = re.compile(
     r"(?:[Oo]ut of memory|Memory cgroup out of memory): Kill(?:ed)? process (?P<pid>\d{1,10})"
     r"|\boom-kill:constraint=|invoked oom-killer|systemd-oomd.{0,60}[Kk]ill"
-    r"|[Dd]etected \d+ oom[_-]kill event|killed by the cgroup out-of-memory handler|task \d+: Out Of Memory"
+    r"|[Dd]etected \d+ oom[_-]kill event|killed by the cgroup out-of-memory handler|tasks? [\d,-]+: Out Of Memory"
     r"|[Ee]xceeded (?:job|step|the job's) memory limit|exceeded (?:its |the )?memory limit|TERM_MEMLIMIT"
     r"|\bOOMKilled\b|oom_kill_process|PBS: job killed: (?:v?mem|pmem)"
     r"|Task was killed due to the node running low on memory|killed due to memory pressure|RayOutOfMemoryError"
     r"|MemoryLimitExceeded|OutOfMemoryError: .{0,40}node running low on memory"
 )
+_SRUN = re.compile(r"srun: error: (?P<host>[\w.-]+): tasks? [\d,-]+: Out Of Memory")
 _CERTAIN_RSS = re.compile(r"anon-rss:(\d{1,20})\s?(kB)")
 
 # Killed with signal 9; memory is the usual reason, not the only one.
@@ -60,14 +62,16 @@ _SHARED = re.compile(
 def read_killed(lines: Sequence[LogLine], at: int) -> Draft | None:
     """A process was killed: by the kernel, a cgroup, Slurm, Kubernetes, Ray, or by somebody unknown."""
     text = lines[at].text
-    if match := _CERTAIN.search(text):
+    if (match := _CERTAIN.search(text)) and not is_comment(text[: match.start()]):
         draft = Draft(family=Family.HOST_KILL, sentence=text[match.start() :], is_certain_kill=True)
         draft.pid = int(match["pid"]) if match["pid"] else None
+        if step := _SRUN.search(text):
+            draft.host = step["host"]
         if rss := _CERTAIN_RSS.search(text):
             draft.allocated_bytes = parse_size(rss[1], rss[2])
         return draft
     match = _KILLED.search(text)
-    if match is None or FORCED.search(text):
+    if match is None or FORCED.search(text) or speaks_of_a_code(text[: match.start()], text[match.end() :]):
         return None
     groups = match.groupdict()
     draft = Draft(family=Family.HOST_KILL, sentence=text[match.start() :])

@@ -67,6 +67,9 @@ _HOST = re.compile(r" ?(?P<host>[a-z](?=[\w.-]*\d)[\w.-]{1,60}): (?=\S|  )")
 _LABEL = re.compile(r"\s{0,5}(\d{1,5}): ?")
 _BRACKETED = (_RANK, _TIME, _ROLE, _LEVEL, _MPI, _POD)
 _LEVEL_STARTS = "IWEFCDsep"
+# A line that is a JSON object names its rank in a field.
+_JSON_RANK = re.compile(r"\"(?:global_?)?rank\"\s*:\s*\"?(\d{1,6})\b")
+_JSON_LOCAL_RANK = re.compile(r"\"local_?rank\"\s*:\s*\"?(\d{1,4})\b")
 
 
 def split_lines(text: str, *, trigger: re.Pattern[str]) -> list[LogLine]:
@@ -163,9 +166,16 @@ def _strip(line: str, *, labelled: bool) -> tuple[Origin, str]:
             else:
                 host = value
         rest = rest[match.end() :]
+    if rank is local_rank is None and rest.startswith("{") and '"' in rest[:3]:
+        rank, local_rank = _json_number(_JSON_RANK, rest), _json_number(_JSON_LOCAL_RANK, rest)
     if rank is local_rank is pid is None and host is None:
         return NOBODY, rest
     return Origin(rank, local_rank, host, pid), rest
+
+
+def _json_number(pattern: re.Pattern[str], text: str) -> int | None:
+    match = pattern.search(text)
+    return int(match[1]) if match else None
 
 
 def _prefix(rest: str) -> re.Match[str] | None:

@@ -45,7 +45,33 @@ _VLLM_FREE = re.compile(
 )
 _NO_BLOCKS = re.compile(r"No available memory for the cache blocks|Available KV cache memory: -[\d.]+ GiB")
 
+_BLOCK_LIMIT = re.compile(
+    r"can NOT allocate memory block with size larger than \d+ ?GB.{0,4}Tried to allocate "
+    + SIZE
+    + r"(?: \(GPU\s+(?P<gpu>\d+); "
+    + SIZE
+    + r" total capacity; "
+    + SIZE
+    + r" already allocated)?"
+)
+
 _UNSET_BYTES = 1 << 62
+
+
+def read_block_limit(lines: Sequence[LogLine], at: int) -> Draft | None:
+    """Intel's GPUs: a block above the size that one allocation may have, whatever is free."""
+    match = _BLOCK_LIMIT.search(lines[at].text)
+    if match is None:
+        return None
+    draft = Draft(family=Family.XPU, sentence=lines[at].text[match.start() :], is_block_limit=True)
+    draft.requested_bytes = parse_size(match[1], match[2])
+    if match["gpu"]:
+        draft.gpu = int(match["gpu"])
+        draft.total_bytes, draft.allocated_bytes = (
+            parse_size(match[4], match[5]),
+            parse_size(match[6], match[7]),
+        )
+    return draft
 
 
 def read_async(lines: Sequence[LogLine], at: int) -> Draft | None:

@@ -158,6 +158,9 @@ def phase_of(part: Part | None, why: str, steps_before: int | None) -> tuple[Pha
 
 
 def _in_a_step(part: Part, why: str, steps_before: int | None) -> tuple[Phase, str]:
+    if "`_init_group`" in why and (steps_before or 0) <= 1:
+        # States are made when a parameter is stepped for the first time; a log may count, or print, before that.
+        return Phase.FIRST_OPTIMIZER_STEP, f"{why}, which makes the states"
     if steps_before is None:
         phase = {Part.FORWARD: Phase.FORWARD, Part.BACKWARD: Phase.BACKWARD}.get(part, Phase.OPTIMIZER_STEP)
         return phase, f"{why}; the log shows no steps"

@@ -24,9 +24,10 @@ TRIGGER = re.compile(
     r"out of memory|Out of memory|Out Of Memory|out-of-memory|OUT_OF_(?:DEVICE_|HOST_)?MEMORY|OUT_OF_RESOURCES|would exceed allowed memory|RESOURCE_EXHAUSTED|Invalid buffer size"
     r"|ALLOC_FAILED|CUBLAS_STATUS_NOT_INITIALIZED|INSUFFICIENT_RESOURCES|status_memory_error|cudaErrorMemoryAllocation|hipErrorOutOfMemory|AllocFailed"
     r"|valid cuDNN algorithm|[Hh]ostAlloc|[Hh]ostRegister|MallocHost|Failed to (?:CUDA|HIP|Cuda)|HCCL|oom[-_]kill|oom-killer|oomd|OOMKilled|oom_kill"
-    r"|[Ee]xit ?[Cc]ode|exit_code|ExitCode|exit status|return code|SIGKILL|signal 9|Killed|memory limit|TERM_MEMLIMIT|MEMLIMIT|PBS: job killed|MemoryLimit|memory pressure|OutOfMemoryError|running low on memory"
+    r"|[Ee]xit ?[Cc]ode|exited with (?:code|status)|exit_code|ExitCode|exit status|return code|SIGKILL|signal 9|Killed|memory limit|TERM_MEMLIMIT|MEMLIMIT|PBS: job killed|MemoryLimit|memory pressure|OutOfMemoryError|running low on memory"
     r"|you tried to allocate|Unable to allocate|memory allocation of|Cannot allocate memory|bad_alloc|MemoryError|insufficient shared memory|Bus error"
     r"|No space left on device|shared memory segment|/dev/shm/nccl|startup is less than desired|cache blocks|KV cache memory: -|Resource temporarily unavailable|torch_\d+"
+    r"|can NOT allocate memory block|amount of GPU memory \(\d"
     # A line that was cut within the first words of a message.
     r"|\b(?:CUDA|HIP|XPU|NPU) o[a-z ]{0,11}(?:\n|\Z)"
 )
@@ -93,10 +94,14 @@ _WORDS = (
     "XPU o",
     "NPU o",
     "MallocHost",
+    "NOT allocate memory block",
+    "amount of GPU memory",
+    "exited with ",
 )
 
 _READERS: tuple[Callable[[Sequence[LogLine], int], Draft | None], ...] = (
     caching_allocator.read,
+    other_allocators.read_block_limit,
     other_allocators.read_async,
     other_allocators.read_mps,
     driver.read_nccl,
@@ -116,6 +121,19 @@ _NEARBY_CHARACTERS = 1500
 
 # Events of one text that are kept. Our own bound: some thousand ranks, each with its traceback printed three times.
 MAX_EVENTS = 20_000
+
+# Steps behind a message that show the job at work: ranks are at most one step apart, and their lines overtake one
+# another. Our own threshold.
+_STEPS_AT_WORK = 3
+
+# How trainers say that they are done.
+_DONE = re.compile(
+    r"\b[Tt]raining (?:is )?(?:completed?|finished|done)\b|\bdone training\b|\bfinished training\b|'train_runtime': ?\d"
+    r"|\btrain_runtime\s*=|[Ff]it` stopped: `max_(?:steps|epochs)"
+)
+_FAILED = re.compile(
+    r"ChildFailedError|srun: error:|failed \(exitcode:|exits with return code = [-1-9]|exited with (?:exit )?code [1-9]"
+)
 
 # Lines of another rank's making between the lines of one wrapped message. Our own bound.
 _LINES_AHEAD = 400
@@ -150,7 +168,16 @@ def read_text(path: str, text: str) -> TextEvents:
     by_origin: dict[Origin, list[int]] = defaultdict(list)
     for index, line in enumerate(lines):
         by_origin[line.origin].append(index)
-    log = _Log(path=path, lines=lines, by_origin=by_origin, table=read_failures(lines), steps=Steps(lines))
+    table = read_failures(lines)
+    log = _Log(
+        path=path,
+        lines=lines,
+        by_origin=by_origin,
+        table=table,
+        steps=Steps(lines),
+        last_end=_last_end(lines),
+        has_failed=bool(table.rows) or _FAILED.search(text) is not None,
+    )
     forced = {int(pid) for match in host.FORCED.finditer(text) for pid in match.groups() if pid}
     events: list[OomEvent] = []
     num_left_out = 0
@@ -164,6 +191,8 @@ def read_text(path: str, text: str) -> TextEvents:
         if found is None or found[0].pid in forced:
             continue
         draft, last = found
+        if draft.is_spoken_of and log.goes_on_after(index, has_traceback=False):
+            continue
         skip_until[line.origin] = last
         if len(events) >= MAX_EVENTS:
             num_left_out += 1
@@ -215,6 +244,22 @@ class _Log:
     by_origin: dict[Origin, list[int]]
     table: FailureTable
     steps: Steps
+    last_end: int | None
+    """The last line that says the job is done."""
+    has_failed: bool
+    """A launcher says that a rank failed."""
+
+    def goes_on_after(self, index: int, *, has_traceback: bool) -> bool:
+        """Whether the job is seen at work behind a line: it ends well, or does steps without a traceback before.
+
+        Behind a traceback steps prove nothing: output that was buffered is written when the process ends.
+        """
+        end = self.last_end
+        if end is not None and end > index:
+            return True
+        if has_traceback or self.has_failed:
+            return False
+        return self.steps.more_after(index) >= _STEPS_AT_WORK
 
     def around(self, index: int, num_lines: int) -> tuple[list[LogLine], list[LogLine]]:
         """Lines of the same rank before a message and behind it."""
@@ -256,11 +301,13 @@ def _event(log: _Log, draft: Draft, index: int, last: int) -> OomEvent:
         other_allocations_bytes=draft.other_allocations_bytes,
         bogus=tuple(draft.bogus),
         is_absurd_size=draft.is_absurd_size,
+        is_block_limit=draft.is_block_limit,
         frames=frames,
         native_frames=native_frames(behind),
         nearby=nearby,
         phase=phase,
         phase_why=phase_why,
+        went_on=log.goes_on_after(index, has_traceback=bool(frames)),
         steps_before=steps_before,
         order=index,
         exit_code=draft.exit_code,
@@ -275,6 +322,14 @@ def _nearby(log: _Log, before: Sequence[LogLine], behind: Sequence[LogLine], ind
     beside = log.lines[last + 1 : last + 1 + _NEARBY_LINES]
     near += [each for each in beside if each.number not in numbers]
     return "\n".join(each.text[:400] for each in near)[:_NEARBY_CHARACTERS]
+
+
+def _last_end(lines: Sequence[LogLine]) -> int | None:
+    for at in range(len(lines) - 1, -1, -1):
+        text = lines[at].text
+        if ("train" in text or "raining" in text or "stopped" in text) and _DONE.search(text):
+            return at
+    return None
 
 
 def _first(*values: int | None) -> int | None:
