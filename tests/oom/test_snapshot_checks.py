@@ -513,3 +513,35 @@ def test_changes_need_the_same_rank_in_both() -> None:
     pair = [view(full(), path="rank0_s.pickle"), view(full(), path="rank1_s.pickle")]
     assert changes(pair, [view(full(), path="rank7_s.pickle")]) == ()
     assert len(changes(pair, pair)) == 2
+
+
+def test_memory_without_a_name_that_one_line_holds_is_named_by_the_line() -> None:
+    world = world_of()
+    for _ in range(8):
+        world.alloc(128 * MIB, *BUILD)
+    world.fill(128 * MIB, "/job/cache.py:61:remember", leave=100 * MIB)
+    assert world.alloc(200 * MIB, "/job/cache.py:61:remember") is None
+    found = outcome("held-by", view(world))
+    assert isinstance(found, Found)
+    assert "cache.py:61 remember" in found.title
+
+
+def test_a_gpu_of_no_usual_size_may_be_shared() -> None:
+    """28 of 80 GiB: who holds the rest is not in a snapshot."""
+    world = SnapshotWorld(total=80 * GIB, outside=52 * GIB)
+    for _ in range(16):
+        world.alloc(GIB, *BUILD)
+    world.fill(500 * MIB, *FORWARD, leave=500 * MIB)
+    assert world.alloc(800 * MIB, *FORWARD) is None
+    found = outcome("held-by", view(world))
+    assert isinstance(found, Found)
+    assert found.confidence is Confidence.MEDIUM
+    assert "something else held the rest" in found.explanation
+    told = outcome("outside", view(world, capacity=80 * GIB))
+    assert isinstance(told, Found)
+    alone = SnapshotWorld(total=80 * GIB, outside=GIB)
+    alone.fill(GIB, *FORWARD, leave=GIB)
+    assert alone.alloc(2 * GIB, *FORWARD) is None
+    held = outcome("held-by", view(alone))
+    assert isinstance(held, Found)
+    assert "something else" not in held.explanation

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from distdoctor.oom.catalog.gpus import gpu_names, gpu_type
 from distdoctor.oom.checks.snapshot_advice import advice_for
 from distdoctor.oom.checks.snapshot_base import (
     SnapshotCheck,
@@ -32,6 +33,10 @@ NAMING_SHARE = 0.4
 
 # Beyond this share without a name, the split by category says little. Our own threshold.
 UNTOLD_SHARE = 0.5
+
+# Of a GPU that one process has to itself, torch and the driver account for more than this; the rest is its context,
+# libraries and NCCL. Our own threshold.
+CLOSE_TO_CARD = 0.9
 
 _DETAIL = {
     Category.LOGITS: "capacity:logits",
@@ -95,17 +100,41 @@ def _of_class(view: SnapshotView, category: Category) -> int:
 
 
 def _title(view: SnapshotView, top: Holding, live: int) -> str:
+    code = _one_place(view, top, live)
+    if code is not None:
+        return code
     # The largest that has a name; `unknown` in a title helps nobody.
     named = next((each for each in view.categories if each.category not in NOT_TOLD), top)
     of_held = f"{format_bytes(live)} of {format_bytes(view.moment.reserved)} held are in use"
     return f"{place_of(view)}: {of_held}; {named.label} {percent(named.num_bytes, live)}"[:80]
 
 
+def _one_place(view: SnapshotView, top: Holding, live: int) -> str | None:
+    """A title for memory without a name that one line of code holds most of."""
+    first = next((each for each in view.stacks if each.label != NO_STACK), None)
+    if top.category not in NOT_TOLD or first is None or share(first.num_bytes, live) < NAMING_SHARE:
+        return None
+    where = first.label.split(" < ", 1)[0]
+    return f"{place_of(view)}: {percent(first.num_bytes, live)} of what is in use is held by `{where[:40]}`"[
+        :80
+    ]
+
+
 def _confidence(view: SnapshotView) -> Confidence:
     if is_unexplained(view):
         return Confidence.LOW
+    if _may_be_shared(view):
+        return Confidence.MEDIUM
     untold = share(view.of(*NOT_TOLD), view.moment.live_bytes)
     return Confidence.HIGH if untold < UNTOLD_SHARE and view.moment.is_exact else Confidence.MEDIUM
+
+
+def _may_be_shared(view: SnapshotView) -> bool:
+    """Whether what torch and the driver account for is far from the size of any GPU of our table."""
+    if view.capacity_bytes is not None or view.reach is None or view.moment.oom is None:
+        return False
+    sizes = [gpu_type(name).total_bytes for name in gpu_names()]
+    return view.reach >= min(sizes) and not any(CLOSE_TO_CARD * size <= view.reach <= size for size in sizes)
 
 
 def _asked(view: SnapshotView) -> tuple[Evidence, ...]:
@@ -144,6 +173,11 @@ def _explanation(view: SnapshotView) -> str:
     what = "A snapshot holds no purposes: what memory is for is inferred from the names in the stacks."
     if view.moment.oom is None:
         return f"No out-of-memory error is recorded, so this is the state when the snapshot was taken. {what}"
+    if view.reach is not None and _may_be_shared(view):
+        what += (
+            f" Torch and the driver account for {format_bytes(view.reach)}, and no usual GPU has that little more: if this one is larger, "
+            "something else held the rest. A snapshot does not hold the GPU's size; the message in the job's log does."
+        )
     undone = view.moment.num_undone
     when = (
         f"The state at the error, with {undone:,} later events undone."

@@ -27,7 +27,7 @@ def check_outside(view: SnapshotView) -> Sequence[Outcome]:
         return [not_seen("what the driver had left is only recorded with an out-of-memory error")]
     outside, capacity = outside_bytes(view), view.capacity_bytes
     if outside is None or capacity is None:
-        how = "say which GPU it was: `--gpu-type h100-80gb`"
+        how = "give the job's log too: the message of the same failure tells the size of the GPU"
         return [not_seen("a snapshot does not say how large the device is", how=how)]
     if outside < OUTSIDE_BYTES:
         return [Passed(detail=f"{format_bytes(outside)} outside torch: context, libraries, NCCL")]
