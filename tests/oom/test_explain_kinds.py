@@ -67,6 +67,13 @@ def test_states_at_a_resume_are_no_step() -> None:
     assert "foreach" not in actions_of(report)
 
 
+def test_states_that_deepspeed_loads_are_no_unsharded_model() -> None:
+    engine = ("deepspeed/runtime/engine.py", "_load_zero_checkpoint", "self.optimizer.load_state_dict(")
+    cast = ("torch/optim/optimizer.py", "_cast", "return value.to(device=param.device)")
+    report = report_of(engine, cast, before='{"zero_optimization": {"stage": 3}}')
+    assert report.verdict.cause_class == "capacity:optimizer-state"
+
+
 def test_states_of_the_first_step_are_the_first_whatever_the_log_counts() -> None:
     report = report_of(STEP, STATES, before="step 0 | loss 11.9")
     assert report.verdict.cause_class == "optimizer-step"

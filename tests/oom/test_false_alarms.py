@@ -27,6 +27,10 @@ from oom.oom_texts import FULL, IN_BACKWARD, legacy, modern, traceback
         "# RuntimeError: CUDA error: out of memory -> pin_memory: false",
         "// OOMKilled below 64 GiB",
         "How do I fix RuntimeError: CUDA out of memory?",
+        "**Q: RuntimeError: CUDA error: out of memory?** Take a smaller batch.",
+        "if [ $? -eq 137 ]; then echo 'OOMKilled, once more'; fi",
+        "+ grep -c 'Out of memory: Killed process 12' dmesg.txt",
+        "    logger.warning('worker exited with code 137')",
         "Larger values may lead to CUDA error: out of memory",
     ],
 )
@@ -39,6 +43,9 @@ def test_comments_and_advice_are_no_failure(text: str) -> None:
     [
         "command terminated with exit code 137",
         "Error: container exited with code 137",
+        "2026-02-02 10:00:00 logger.train ERROR worker exited with code 137",
+        "E0202 logging.py:61] worker exited with code 137",
+        "Message: The node was low on resource: memory. Container trainer was using 410Gi",
         "Worker #3: RuntimeError: CUDA error: out of memory",
         # A heading that holds the whole message is pasted by somebody who wants it explained.
         f"# {FULL}",

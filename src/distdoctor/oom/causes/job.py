@@ -38,6 +38,11 @@ _LOADED = re.compile(
     r"|dispatch_model|materialize\w*|_cuda_deserialize|to_empty)$"
 )
 
+_LOADS_STATES = re.compile(
+    r"optim\S*\.py \w*(?:load_state_dict|_process_value)|optim\w*\.load_state_dict\(|_rigid_load_state_dict|_load_zero_checkpoint"
+    r"|load_optimizer_state"
+)
+
 _CACHE = re.compile(r"cache_utils|kv_?cache|key_cache|value_cache|past_key_value|DynamicCache", re.IGNORECASE)
 
 _GATHERS = re.compile(
@@ -111,7 +116,7 @@ def _loaded_states(event: OomEvent, account: Account, hints: Hints) -> Verdict |
     if event.phase is not Phase.INITIALISATION:
         return None
     for frame in event.frames[-8:]:
-        if "optim" in frame.file and re.search(r"load_state_dict|_process_value", frame.function):
+        if _LOADS_STATES.search(f"{frame.file} {frame.function} {frame.code}"):
             return (
                 Cause.STATES,
                 Confidence.MEDIUM,

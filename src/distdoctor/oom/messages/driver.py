@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from distdoctor.oom.facts.events import Family
 from distdoctor.oom.messages.draft import Draft
 from distdoctor.oom.messages.lines import LogLine
-from distdoctor.oom.messages.mentions import is_advice, is_comment
+from distdoctor.oom.messages.mentions import is_advice, is_asked, is_comment
 from distdoctor.oom.messages.sizes import whole_bytes
 
 _DRIVER = re.compile(
@@ -50,7 +50,7 @@ def read_driver(lines: Sequence[LogLine], at: int) -> Draft | None:
     if match is None or _NCCL.search(text) or _BLAS.search(text):
         return None
     before = text[: match.start()]
-    if is_comment(before) or is_advice(before):
+    if is_comment(before) or is_advice(before) or is_asked(text[match.end() :]):
         return None
     if _DOCUMENTATION.search(text) and "out of memory" not in text:
         return None

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from distdoctor.oom.facts.events import Family
 from distdoctor.oom.messages.draft import Draft
 from distdoctor.oom.messages.lines import LogLine
-from distdoctor.oom.messages.mentions import is_comment, speaks_of_a_code
+from distdoctor.oom.messages.mentions import is_code, is_comment, speaks_of_a_code
 from distdoctor.oom.messages.sizes import ABSURD_BYTES, SIZE, parse_size, size_in, whole_bytes
 
 # Something says that memory was the reason.
@@ -19,7 +19,7 @@ _CERTAIN = re.compile(
     r"|[Ee]xceeded (?:job|step|the job's) memory limit|exceeded (?:its |the )?memory limit|TERM_MEMLIMIT"
     r"|\bOOMKilled\b|oom_kill_process|PBS: job killed: (?:v?mem|pmem)"
     r"|Task was killed due to the node running low on memory|killed due to memory pressure|RayOutOfMemoryError"
-    r"|MemoryLimitExceeded|OutOfMemoryError: .{0,40}node running low on memory"
+    r"|The node was low on resource: memory|MemoryLimitExceeded|OutOfMemoryError: .{0,40}node running low on memory"
 )
 _SRUN = re.compile(r"srun: error: (?P<host>[\w.-]+): tasks? [\d,-]+: Out Of Memory")
 _CERTAIN_RSS = re.compile(r"anon-rss:(\d{1,20})\s?(kB)")
@@ -62,7 +62,7 @@ _SHARED = re.compile(
 def read_killed(lines: Sequence[LogLine], at: int) -> Draft | None:
     """A process was killed: by the kernel, a cgroup, Slurm, Kubernetes, Ray, or by somebody unknown."""
     text = lines[at].text
-    if (match := _CERTAIN.search(text)) and not is_comment(text[: match.start()]):
+    if (match := _CERTAIN.search(text)) and not _is_words(text[: match.start()]):
         draft = Draft(family=Family.HOST_KILL, sentence=text[match.start() :], is_certain_kill=True)
         draft.pid = int(match["pid"]) if match["pid"] else None
         if step := _SRUN.search(text):
@@ -81,6 +81,10 @@ def read_killed(lines: Sequence[LogLine], at: int) -> Draft | None:
     draft.pid = int(pids[0]) if pids else None
     draft.local_rank = int(groups["local"]) if groups["local"] else None
     return draft
+
+
+def _is_words(before: str) -> bool:
+    return is_comment(before) or is_code(before)
 
 
 def read_allocator(lines: Sequence[LogLine], at: int) -> Draft | None:

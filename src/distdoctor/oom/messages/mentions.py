@@ -13,9 +13,23 @@ _ADVICE = re.compile(
     re.IGNORECASE,
 )
 # What a sentence says of an exit code; a log that reports one ends there, or goes on with a pid or a host.
-_ABOUT_A_CODE = re.compile(
+_ABOUT_A_CODE = re.compile(r"\b(?:(?:echo|printf|e?grep)\s|(?:print|log(?:ger|ging)?\.\w{1,30})\()[^|;]{0,80}$")
     r"^[`'\")]*\s+(?:was|were|is|are|means?|usually|typically|often|most|indicates?|stands|signals?)\b"
 )
+
+
+# A program that would print, or looks for, these words.
+_CODE = re.compile(r"\b(?:echo|printf|e?grep|print|log(?:ger|ging)?\.\w+)\b[^|;]{0,80}$")
+
+
+def is_code(before: str) -> bool:
+    """Whether what stands before a message on its line makes it a word of a program's text."""
+    return _CODE.search(before) is not None
+
+
+def is_asked(after: str) -> bool:
+    """Whether a question mark follows a message: it is asked about, as in a list of questions."""
+    return after.lstrip("`'\"").startswith("?")
 
 
 def is_comment(before: str) -> bool:
@@ -30,4 +44,6 @@ def is_advice(before: str) -> bool:
 
 def speaks_of_a_code(before: str, after: str) -> bool:
     """Whether an exit code is spoken of rather than reported."""
-    return is_comment(before) or is_advice(before) or _ABOUT_A_CODE.match(after) is not None
+    return (
+        is_comment(before) or is_advice(before) or is_code(before) or _ABOUT_A_CODE.match(after) is not None
+    )

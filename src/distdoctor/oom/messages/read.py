@@ -27,7 +27,7 @@ TRIGGER = re.compile(
     r"|[Ee]xit ?[Cc]ode|exited with (?:code|status)|exit_code|ExitCode|exit status|return code|SIGKILL|signal 9|Killed|memory limit|TERM_MEMLIMIT|MEMLIMIT|PBS: job killed|MemoryLimit|memory pressure|OutOfMemoryError|running low on memory"
     r"|you tried to allocate|Unable to allocate|memory allocation of|Cannot allocate memory|bad_alloc|MemoryError|insufficient shared memory|Bus error"
     r"|No space left on device|shared memory segment|/dev/shm/nccl|startup is less than desired|cache blocks|KV cache memory: -|Resource temporarily unavailable|torch_\d+"
-    r"|can NOT allocate memory block|amount of GPU memory \(\d"
+    r"|low on resource: memory|can NOT allocate memory block|amount of GPU memory \(\d"
     # A line that was cut within the first words of a message.
     r"|\b(?:CUDA|HIP|XPU|NPU) o[a-z ]{0,11}(?:\n|\Z)"
 )
@@ -95,6 +95,7 @@ _WORDS = (
     "NPU o",
     "MallocHost",
     "NOT allocate memory block",
+    "low on resource",
     "amount of GPU memory",
     "exited with ",
 )
