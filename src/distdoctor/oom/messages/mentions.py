@@ -13,13 +13,13 @@ _ADVICE = re.compile(
     re.IGNORECASE,
 )
 # What a sentence says of an exit code; a log that reports one ends there, or goes on with a pid or a host.
-_ABOUT_A_CODE = re.compile(r"\b(?:(?:echo|printf|e?grep)\s|(?:print|log(?:ger|ging)?\.\w{1,30})\()[^|;]{0,80}$")
+_ABOUT_A_CODE = re.compile(
     r"^[`'\")]*\s+(?:was|were|is|are|means?|usually|typically|often|most|indicates?|stands|signals?)\b"
 )
 
 
 # A program that would print, or looks for, these words.
-_CODE = re.compile(r"\b(?:echo|printf|e?grep|print|log(?:ger|ging)?\.\w+)\b[^|;]{0,80}$")
+_CODE = re.compile(r"\b(?:(?:echo|printf|e?grep)\s|(?:print|log(?:ger|ging)?\.\w{1,30})\()[^|;]{0,80}$")
 
 
 def is_code(before: str) -> bool:
