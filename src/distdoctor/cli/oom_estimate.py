@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from distdoctor.oom.catalog.gpus import Cluster
     from distdoctor.oom.formulas.deepspeed_estimator import DeepSpeedRow
     from distdoctor.oom.job import Job
+    from distdoctor.oom.settings import Settings
 
 
 @output_options
@@ -223,7 +224,7 @@ def estimate(
         base_bits=base_bits,
     )
     settings, cluster, inputs = settings_of_words(words, tuple(config or ()))
-    failure = read_failure(explained) if explained else None
+    failure = read_failure(explained) if explained is not None else None
     if cluster is None and failure is not None and failure.total_bytes:
         # The message tells the size of the card that it ran on.
         cluster = parse_cluster(f"{failure.total_bytes // MIB}MiB")
@@ -234,10 +235,17 @@ def estimate(
         cluster=cluster,
         variants=variants_of(job) if compare else (),
         failure=failure,
+        doubts=_doubts(config, settings) if config else (),
         deepspeed=_deepspeed_rows(job, cluster, compare=compare),
     )
     report = estimate_report(make_request(output, command="oom-estimate"), facts, inputs=inputs)
     raise typer.Exit(emit(report, prepared))
+
+
+def _doubts(configs: list[str], settings: Settings) -> tuple[str, ...]:
+    from distdoctor.oom.config_files import doubts_of
+
+    return doubts_of(configs, settings)
 
 
 def _deepspeed_rows(job: Job, cluster: Cluster | None, *, compare: bool) -> tuple[DeepSpeedRow, ...]:

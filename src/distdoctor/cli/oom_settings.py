@@ -83,7 +83,7 @@ def settings_of_words(
 ) -> tuple[Settings, Cluster | None, tuple[InputFile, ...]]:
     """What was said, the GPUs to judge it on, and the files that were read. Raises UsageError and InputError."""
     said, inputs = _from_configs(configs) if configs else (Settings(), ())
-    cluster = parse_cluster(words.on) if words.on else None
+    cluster = parse_cluster(words.on) if words.on is not None else None
     if configs and words.vocab is not None and said.model is not None and said.model.shape is not None:
         # Many scripts leave the vocabulary to a tokenizer that is not here.
         shape = replace(said.model.shape, vocab_size=words.vocab)
@@ -122,13 +122,15 @@ def _from_configs(paths: tuple[str, ...]) -> tuple[Settings, tuple[InputFile, ..
 
 
 def _from_options(words: Words, cluster: Cluster | None) -> Settings:
-    degrees = parse_mesh_option(words.mesh) if words.mesh else {}
+    degrees = parse_mesh_option(words.mesh) if words.mesh is not None else {}
     offload = _choice("--offload", words.offload, ("none", "optimizer", "all"))
     init = _choice("--init", words.init, ("meta", "whole"))
     return Settings(
         model=_model(words),
         world_size=_num_gpus(words, cluster),
-        gpus_per_node=words.gpus_per_node or (cluster.gpus_per_node if cluster else None),
+        gpus_per_node=words.gpus_per_node
+        if words.gpus_per_node is not None
+        else (cluster.gpus_per_node if cluster else None),
         pp=degrees.get("pp"),
         dp_replicate=degrees.get("dp_replicate"),
         dp_shard=degrees.get("dp_shard"),

@@ -17,7 +17,7 @@ from distdoctor.oom.configs.tables import config_tables
 from distdoctor.oom.estimate import estimate
 from distdoctor.oom.estimate_tables import estimate_tables
 from distdoctor.oom.facts.estimated import EstimateFacts
-from distdoctor.oom.facts.launch import ConfigFacts, LaunchConfig
+from distdoctor.oom.facts.launch import ConfigFacts, Defect, LaunchConfig
 from distdoctor.oom.job import resolve
 from distdoctor.oom.request import OomRequest
 from distdoctor.oom.settings import Settings
@@ -76,6 +76,28 @@ def read_configs(paths: Sequence[str]) -> tuple[list[LaunchConfig], tuple[InputF
         raise errors[0] if errors else InputError("no file was given")
     return configs, tuple(inputs)
 
+
+def doubts_of(paths: Sequence[str], merged: Settings) -> tuple[str, ...]:
+    """What the files leave open, beyond what was said elsewhere (`merged`), and values in them that were not used."""
+    configs, _ = read_configs(paths)
+    facts = config_facts(configs, merged)
+    left_open = [
+        each.what
+        for _, each in facts.still_open()
+        if each.settles is not None and getattr(merged, each.settles, None) is None
+    ]
+    silent = [
+        f"nothing in {config.path.rpartition('/')[2]} decides a size"
+        for config in configs
+        if config.settings == Settings()
+    ]
+    unusable = [
+        each.title for config in configs for each in config.defects if each.kind in _UNUSABLE and each.keys
+    ]
+    return tuple(dict.fromkeys((*silent, *unusable, *left_open)))
+
+
+_UNUSABLE = frozenset({Defect.CONFLICT, Defect.EMPTY_VALUE, Defect.UNSET_VARIABLE})
 
 # `config_registry.py:llama3_8b`: one function of a Python configuration.
 _FUNCTION = re.compile(r"(.+\.py):([A-Za-z_]\w*)")

@@ -76,7 +76,7 @@ def _verdict(report: Report, facts: EstimateFacts) -> Verdict:
     if facts.variants:
         return _compared_verdict(report.verdict, facts)
     about = f"{facts.job.model.name}, {facts.estimate.title}; by formula, the worst rank"
-    summary = f"{about}. {assumption_words(facts)}"
+    summary = f"{about}. {_doubts(facts)}{assumption_words(facts)}"
     if serious:
         return replace(report.verdict, summary=f"{serious[0].explanation} {summary}")
     fit = facts.fit
@@ -91,10 +91,24 @@ def _verdict(report: Report, facts: EstimateFacts) -> Verdict:
     return replace(report.verdict, title=title[:MAX_TITLE], summary=summary, confidence=Confidence.MEDIUM)
 
 
+# More of them are a list of their own: `oom config` shows it.
+_MAX_DOUBTS = 3
+
+
+def _doubts(facts: EstimateFacts) -> str:
+    """What the configurations did not settle, with a space behind it; nothing where they settle all."""
+    if not facts.doubts:
+        return ""
+    said = "; ".join(facts.doubts[:_MAX_DOUBTS])
+    more = len(facts.doubts) - _MAX_DOUBTS
+    return f"Not settled by the configuration: {said}{f'; and {more} more' if more > 0 else ''}. "
+
+
 def _compared_verdict(verdict: Verdict, facts: EstimateFacts) -> Verdict:
     """How many strategies fit, and which one with most room."""
     possible = [each for each in facts.variants if each.estimate is not None]
-    summary = f"{facts.job.model.name} on {facts.job.mesh.num_ranks} GPUs. {assumption_words(facts)}"
+    about = f"{facts.job.model.name} on {facts.job.mesh.num_ranks} GPUs"
+    summary = f"{about}. {_doubts(facts)}{assumption_words(facts)}"
     if facts.cluster is None:
         smallest = min(possible, key=need_of, default=None)
         title = f"{len(possible)} strategies side by side"

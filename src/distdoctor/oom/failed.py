@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from distdoctor.errors import InputError
 from distdoctor.evidence import read_bounded
+from distdoctor.oom.facts.events import Phase
 from distdoctor.report.codec import MAX_REPORT_BYTES, decode
 from distdoctor.report.model import Scalar, Table
 
@@ -61,8 +62,13 @@ def _failures(table: Table, path: str) -> Iterable[Failure]:
             total_bytes=_whole(cells, "total"),
             allocated_bytes=allocated,
             requested_bytes=requested,
-            phase=str(cells.get("phase") or "unknown"),
+            phase=_phase(cells.get("phase")),
         )
+
+
+def _phase(value: Scalar) -> str:
+    """A phase that we know; a report may come from anywhere."""
+    return str(value) if value in {each.value for each in Phase} else Phase.UNKNOWN.value
 
 
 def _whole(cells: Mapping[str, Scalar], name: str) -> int | None:

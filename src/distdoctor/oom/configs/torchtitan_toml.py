@@ -50,7 +50,7 @@ def read(path: str, text: str) -> LaunchConfig:
         raise InputError(f"`{path}` is too large for a configuration")
     try:
         content: dict[str, Any] = tomllib.loads(text.lstrip("\ufeff"))
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits is no TOMLDecodeError
         what = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise InputError(
             f"`{path}` is not valid TOML: {what}", hint="TorchTitan cannot read it either"

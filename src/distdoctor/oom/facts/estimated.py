@@ -32,6 +32,8 @@ class EstimateFacts:
     variants: tuple[Variant, ...] = ()
     deepspeed: tuple[DeepSpeedRow, ...] = ()
     failure: Failure | None = None
+    doubts: tuple[str, ...] = ()
+    """What the launch configurations leave open or say in a way that cannot be used, and nothing else settles."""
 
     @property
     def fit(self) -> Fit | None:
