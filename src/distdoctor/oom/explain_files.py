@@ -18,11 +18,13 @@ from distdoctor.oom.snapshots.files import snapshots_from_files, sniff_snapshot
 from distdoctor.oom.snapshots.findings import snapshot_findings
 from distdoctor.oom.snapshots.machine import DEFAULT_MAX_BYTES
 from distdoctor.oom.snapshots.pictures import snapshot_series
+from distdoctor.oom.snapshots.read import KIND as SNAPSHOT_KIND
 from distdoctor.oom.snapshots.tables import snapshot_tables
 from distdoctor.oom.snapshots.view import SnapshotView, views_of
 from distdoctor.report.assemble import build_report
-from distdoctor.report.model import InputFile, Report, Subject
+from distdoctor.report.model import InputFile, Report, Status, Subject
 from distdoctor.report.site import apply_site
+from distdoctor.units import format_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +90,7 @@ def _read(paths: Sequence[str], limit: int) -> _Evidence:
             if facts is None:
                 raise
             files_read = tuple(
-                InputFile(path=path, kind="memory snapshot", read=False, why_not=error.message)
+                InputFile(path=path, kind=SNAPSHOT_KIND, read=False, why_not=error.message)
                 for path in snapshots
             )
         else:
@@ -133,6 +135,12 @@ def _snapshot_report(request: OomRequest, now: _Evidence, before: _Evidence | No
         tables=(*changed, *snapshot_tables(now.views)),
         inputs=now.inputs,
         started=request.started,
-        answered=all(each.read for each in now.inputs),
+        # Without a failure in it, a snapshot cannot say why the job died.
+        answered=all(each.read for each in now.inputs) and any(view.moment.oom for view in now.views),
     )
-    return replace(report, series=snapshot_series(now.views))
+    report = replace(report, series=snapshot_series(now.views))
+    if report.verdict.status is not Status.UNKNOWN:
+        return report
+    live = max(view.moment.live_bytes for view in now.views)
+    title = f"cannot tell why: no failure is recorded; {format_bytes(live)} were in use"
+    return replace(report, verdict=replace(report.verdict, title=title))
