@@ -18,7 +18,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from distdoctor.errors import InputError
-from distdoctor.oom.explain_build import explain_report
+from distdoctor.oom.explain.build import explain_report
 from distdoctor.oom.messages.from_files import events_from_files
 from distdoctor.oom.request import OomRequest
 from distdoctor.report.model import Report

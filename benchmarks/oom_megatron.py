@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from distdoctor.errors import DistdoctorError
-from distdoctor.oom.configs.megatron_args import settings_from_megatron_args
+from distdoctor.oom.configs.megatron.args import settings_from_megatron_args
 from distdoctor.oom.estimate import estimate
 from distdoctor.oom.facts.estimate import Moment, RoleEstimate
 from distdoctor.oom.job import resolve

@@ -41,11 +41,11 @@ def check_index() -> str:
     from distdoctor.env.checks.job import JOB_CHECKS
     from distdoctor.nccl_bench.checks.all import BENCH_CHECKS
     from distdoctor.oom.checks.all import OOM_CHECK_IDS
-    from distdoctor.oom.checks.all_config import CONFIG_CHECKS
-    from distdoctor.oom.checks.all_estimate import ESTIMATE_CHECKS
-    from distdoctor.oom.checks.all_explain import EXPLAIN_CHECKS
-    from distdoctor.oom.checks.all_snapshot import SNAPSHOT_CHECKS
-    from distdoctor.oom.explain_changes import ID as CHANGED_ID
+    from distdoctor.oom.checks.config.all import CONFIG_CHECKS
+    from distdoctor.oom.checks.estimate.all import ESTIMATE_CHECKS
+    from distdoctor.oom.checks.explain.all import EXPLAIN_CHECKS
+    from distdoctor.oom.checks.snapshot.all import SNAPSHOT_CHECKS
+    from distdoctor.oom.explain.changes import ID as CHANGED_ID
 
     lines = [
         "# Checks",

@@ -164,7 +164,6 @@ def test_every_check_has_its_page_and_every_page_its_check() -> None:
     from distdoctor.env.checks.job import JOB_CHECKS
     from distdoctor.env.expect import BASELINE_ID, EXPECTED_ID
     from distdoctor.nccl_bench.checks.all import BENCH_CHECKS
-
     from distdoctor.oom.checks.all import OOM_CHECK_IDS
 
     ids = [*(check.id for check in (*ENV_CHECKS, *JOB_CHECKS, *BENCH_CHECKS)), *OOM_CHECK_IDS]

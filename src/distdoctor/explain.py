@@ -131,7 +131,7 @@ READERS: tuple[EvidenceReader, ...] = (
         name="oom",
         kinds="out-of-memory messages, memory snapshots",
         sniff=_sniff_oom,
-        handler="distdoctor.oom.explain_files:report_of_files",
+        handler="distdoctor.oom.explain.files:report_of_files",
     ),
     EvidenceReader(
         name="oom config",

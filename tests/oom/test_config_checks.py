@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from distdoctor.oom.checks.all_config import CONFIG_CHECKS
-from distdoctor.oom.checks.config_base import ConfigCheck
+from distdoctor.oom.checks.config.all import CONFIG_CHECKS
+from distdoctor.oom.checks.config.base import ConfigCheck
 from distdoctor.oom.configs.join import config_facts
 from distdoctor.oom.configs.read import read_config_text
 from distdoctor.oom.facts.launch import ConfigFacts

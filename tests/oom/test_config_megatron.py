@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from distdoctor.errors import InputError
-from distdoctor.oom.configs import megatron_bridge, megatron_script, megatron_yaml
+from distdoctor.oom.configs.megatron import bridge as megatron_bridge
+from distdoctor.oom.configs.megatron import script as megatron_script
+from distdoctor.oom.configs.megatron import yaml as megatron_yaml
 from distdoctor.oom.configs.parameter_count import parameters_of
 from distdoctor.oom.configs.read import best_reader
 from distdoctor.oom.facts.launch import Defect, LaunchConfig

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from distdoctor.oom.configs import nemo
-from distdoctor.oom.configs.omegaconf import resolved
+from distdoctor.oom.configs.nemo import read as nemo
+from distdoctor.oom.configs.nemo.omegaconf import resolved
 from distdoctor.oom.configs.parameter_count import parameters_of
-from distdoctor.oom.configs.yaml_text import read_yaml
+from distdoctor.oom.configs.text.yaml_text import read_yaml
 from distdoctor.oom.facts.launch import Defect
 from distdoctor.oom.settings import DataParallel, Precision
 

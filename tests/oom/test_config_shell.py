@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from distdoctor.oom.configs.shell import Command, Script, read_script
-from distdoctor.oom.configs.shell_arithmetic import evaluate
-from distdoctor.oom.configs.shell_values import UnknownKind
+from distdoctor.oom.configs.shell.arithmetic import evaluate
+from distdoctor.oom.configs.shell.script import Command, Script, read_script
+from distdoctor.oom.configs.shell.values import UnknownKind
 
 SCRIPTS = Path(__file__).parent / "launch_scripts"
 

@@ -7,10 +7,10 @@ import time
 import pytest
 
 from distdoctor.errors import InputError
-from distdoctor.oom.configs.json_text import read_json
 from distdoctor.oom.configs.read import read_config_text
-from distdoctor.oom.configs.tree import repeated, shown, walk
-from distdoctor.oom.configs.yaml_text import read_yaml
+from distdoctor.oom.configs.text.json_text import read_json
+from distdoctor.oom.configs.text.tree import repeated, shown, walk
+from distdoctor.oom.configs.text.yaml_text import read_yaml
 
 
 def test_json_keys_have_lines_and_dotted_names() -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from distdoctor.errors import InputError
-from distdoctor.oom.configs import torchtitan_python, torchtitan_toml
 from distdoctor.oom.configs.read import best_reader
+from distdoctor.oom.configs.torchtitan import python as torchtitan_python
+from distdoctor.oom.configs.torchtitan import toml as torchtitan_toml
 from distdoctor.oom.facts.launch import Defect, LaunchConfig
 from distdoctor.oom.settings import Checkpointing, DataParallel, Precision, Schedule
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from distdoctor.oom.configs.addresses import is_loopback, placeholder_reason
-from distdoctor.oom.configs.command_line import Launcher, find_launch, read_options
-from distdoctor.oom.configs.near_names import near_name
+from distdoctor.oom.configs.commands.command_line import Launcher, find_launch, read_options
 from distdoctor.oom.configs.optimizers import named_optimizer
 from distdoctor.oom.configs.parameter_count import size_in_name
-from distdoctor.oom.configs.tree import Entry
-from distdoctor.oom.configs.values import as_bytes, as_flag, as_int, default_in, template_in
+from distdoctor.oom.configs.text.near_names import near_name
+from distdoctor.oom.configs.text.tree import Entry
+from distdoctor.oom.configs.text.values import as_bytes, as_flag, as_int, default_in, template_in
 from distdoctor.oom.settings import Optimizer
 
 

@@ -10,9 +10,9 @@ from types import ModuleType
 import pytest
 
 from distdoctor.errors import InputError
-from distdoctor.oom.checks.all_explain import EXPLAIN_CHECKS
-from distdoctor.oom.explain_build import explain_report
-from distdoctor.oom.explain_changes import explain_changes
+from distdoctor.oom.checks.explain.all import EXPLAIN_CHECKS
+from distdoctor.oom.explain.build import explain_report
+from distdoctor.oom.explain.changes import explain_changes
 from distdoctor.oom.messages.from_files import events_from_files, events_from_text
 from distdoctor.oom.request import OomRequest
 from distdoctor.report.model import CheckState, Report, Severity, Status

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from distdoctor.cli.oom_request import make_request
 from distdoctor.cli.output import OutputOptions
-from distdoctor.oom.explain_files import report_of_files
+from distdoctor.oom.explain.files import report_of_files
 from distdoctor.report.model import Report, Status
 from distdoctor.units import GIB, MIB
 from oom.snapshot_world import SnapshotWorld

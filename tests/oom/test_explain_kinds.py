@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 
-from distdoctor.oom.explain_build import explain_report
+from distdoctor.oom.explain.build import explain_report
 from distdoctor.oom.messages.from_files import events_from_text
 from distdoctor.oom.request import OomRequest
 from distdoctor.report.model import Confidence, Report

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from distdoctor.oom.explain_build import explain_report
+from distdoctor.oom.explain.build import explain_report
 from distdoctor.oom.facts.events import Family, Phase
 from distdoctor.oom.messages.from_files import events_from_text
 from distdoctor.oom.messages.read import read_messages

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from distdoctor.errors import UsageError
-from distdoctor.oom.configs.megatron_args import settings_from_megatron_args
+from distdoctor.oom.configs.megatron.args import settings_from_megatron_args
 from distdoctor.oom.estimate import estimate
 from distdoctor.oom.facts.estimate import Amount, Category, Estimate, Moment, RoleEstimate
 from distdoctor.oom.formulas.megatron.attention import AttentionRun, attention_saved

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from distdoctor.oom.configs.megatron_args import MegatronReading, settings_from_megatron_args
-from distdoctor.oom.configs.megatron_layers import expert_pattern, first_and_every
-from distdoctor.oom.configs.megatron_layout import stages_of_layout
+from distdoctor.oom.configs.megatron.args import MegatronReading, settings_from_megatron_args
+from distdoctor.oom.configs.megatron.layers import expert_pattern, first_and_every
+from distdoctor.oom.configs.megatron.layout import stages_of_layout
 from distdoctor.oom.megatron_details import Activation, Dispatcher
 from distdoctor.oom.settings import Attention, Checkpointing, DataParallel, Precision, Schedule
 from distdoctor.oom.shape import ModelShape, Norm

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from distdoctor.oom.checks.all_snapshot import SNAPSHOT_CHECKS
+from distdoctor.oom.checks.snapshot.all import SNAPSHOT_CHECKS
 from distdoctor.oom.snapshots.cause import Cause, cause_of
 from distdoctor.oom.snapshots.changes import changes
 from distdoctor.oom.snapshots.findings import snapshot_findings

@@ -62,7 +62,7 @@ def _build(reader: EvidenceReader, paths: Sequence[str], output: OutputOptions) 
 
         request = make_oom_request(output, command="explain")
         if reader.name == "oom":
-            from distdoctor.oom.explain_files import report_of_files as report_of_failures
+            from distdoctor.oom.explain.files import report_of_files as report_of_failures
 
             return report_of_failures(request, paths)
         from distdoctor.oom.config_files import report_of_configs

@@ -35,7 +35,7 @@ def explain(
     output: OutputOptions,
 ) -> None:
     """Say whose it is, short by how much, in which phase, on which ranks; and only fixes that the numbers support."""
-    from distdoctor.oom.explain_files import report_of_files
+    from distdoctor.oom.explain.files import report_of_files
     from distdoctor.report.unread import name_unread
     from distdoctor.units import parse_bytes
 

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from distdoctor.errors import InputError, UsageError
 from distdoctor.evidence import find_files, read_evidence
-from distdoctor.oom.checks.all_config import CONFIG_CHECKS
-from distdoctor.oom.checks.config_states import CHECK as STATES_CHECK
+from distdoctor.oom.checks.config.all import CONFIG_CHECKS
+from distdoctor.oom.checks.config.states import CHECK as STATES_CHECK
 from distdoctor.oom.configs.join import config_facts
 from distdoctor.oom.configs.read import read_config, read_config_text
 from distdoctor.oom.configs.tables import config_tables

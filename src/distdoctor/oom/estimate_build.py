@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from distdoctor.oom.checks.all_estimate import ESTIMATE_CHECKS
+from distdoctor.oom.checks.estimate.all import ESTIMATE_CHECKS
 from distdoctor.oom.estimate_tables import (
     answer_of,
     assumption_words,

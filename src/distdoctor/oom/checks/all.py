@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from distdoctor.oom.checks.all_config import CONFIG_CHECKS
-from distdoctor.oom.checks.all_estimate import ESTIMATE_CHECKS
-from distdoctor.oom.checks.all_explain import EXPLAIN_CHECKS
-from distdoctor.oom.checks.all_snapshot import SNAPSHOT_CHECKS
-from distdoctor.oom.explain_changes import ID as CHANGED_ID
+from distdoctor.oom.checks.config.all import CONFIG_CHECKS
+from distdoctor.oom.checks.estimate.all import ESTIMATE_CHECKS
+from distdoctor.oom.checks.explain.all import EXPLAIN_CHECKS
+from distdoctor.oom.checks.snapshot.all import SNAPSHOT_CHECKS
+from distdoctor.oom.explain.changes import ID as CHANGED_ID
 
 OOM_CHECK_IDS: tuple[str, ...] = (
     *(check.id for check in ESTIMATE_CHECKS),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 
-from distdoctor.oom.configs.values import template_in
+from distdoctor.oom.configs.text.values import template_in
 
 _WORDS = re.compile(
     r"(?:^|[_\W])(?:your|fill|change|changeme|replace|todo|placeholder|insert)(?:[_\W]|$)|"

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from distdoctor.oom.configs.host_memory import say_offload
 from distdoctor.oom.configs.reading import Reading
-from distdoctor.oom.configs.tree import Entry, Section
-from distdoctor.oom.configs.values import as_flag, as_int, as_word
+from distdoctor.oom.configs.text.tree import Entry, Section
+from distdoctor.oom.configs.text.values import as_flag, as_int, as_word
 from distdoctor.oom.facts.launch import Defect
 from distdoctor.oom.settings import Checkpointing, DataParallel, Offload
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from distdoctor.oom.configs.reading import Reading
-from distdoctor.oom.configs.tree import Entry
+from distdoctor.oom.configs.text.tree import Entry
 from distdoctor.oom.facts.launch import ConfigKey, Defect
 from distdoctor.oom.settings import Offload
 

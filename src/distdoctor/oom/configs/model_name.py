@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from distdoctor.oom.configs.reading import Reading
-from distdoctor.oom.configs.tree import Entry
-from distdoctor.oom.configs.values import as_word, template_in
+from distdoctor.oom.configs.text.tree import Entry
+from distdoctor.oom.configs.text.values import as_word, template_in
 from distdoctor.oom.models.presets import find_preset
 from distdoctor.oom.shape import Model
 

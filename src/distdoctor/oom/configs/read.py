@@ -41,20 +41,20 @@ _HERE = "distdoctor.oom.configs"
 
 # Of equal scores the first one is taken.
 CONFIG_READERS: tuple[ConfigReader, ...] = (
-    ConfigReader(name="DeepSpeed JSON", module=f"{_HERE}.deepspeed"),
-    ConfigReader(name="Kubernetes manifest", module=f"{_HERE}.kubernetes"),
-    ConfigReader(name="accelerate YAML", module=f"{_HERE}.accelerate"),
-    ConfigReader(name="axolotl YAML", module=f"{_HERE}.axolotl"),
-    ConfigReader(name="LLaMA-Factory YAML", module=f"{_HERE}.llama_factory"),
-    ConfigReader(name="Hugging Face trainer arguments", module=f"{_HERE}.hf_trainer"),
+    ConfigReader(name="DeepSpeed JSON", module=f"{_HERE}.deepspeed.read"),
+    ConfigReader(name="Kubernetes manifest", module=f"{_HERE}.kubernetes.read"),
+    ConfigReader(name="accelerate YAML", module=f"{_HERE}.accelerate.read"),
+    ConfigReader(name="axolotl YAML", module=f"{_HERE}.trainers.axolotl"),
+    ConfigReader(name="LLaMA-Factory YAML", module=f"{_HERE}.trainers.llama_factory"),
+    ConfigReader(name="Hugging Face trainer arguments", module=f"{_HERE}.trainers.hf_trainer"),
     ConfigReader(name="model config.json", module=f"{_HERE}.hf_model"),
-    ConfigReader(name="Megatron-LM script", module=f"{_HERE}.megatron_script"),
-    ConfigReader(name="Megatron-LM YAML", module=f"{_HERE}.megatron_yaml"),
-    ConfigReader(name="Megatron-Bridge YAML", module=f"{_HERE}.megatron_bridge"),
-    ConfigReader(name="NeMo YAML", module=f"{_HERE}.nemo"),
-    ConfigReader(name="TorchTitan TOML", module=f"{_HERE}.torchtitan_toml"),
-    ConfigReader(name="TorchTitan Python", module=f"{_HERE}.torchtitan_python"),
-    ConfigReader(name="launch script", module=f"{_HERE}.launch_script"),
+    ConfigReader(name="Megatron-LM script", module=f"{_HERE}.megatron.script"),
+    ConfigReader(name="Megatron-LM YAML", module=f"{_HERE}.megatron.yaml"),
+    ConfigReader(name="Megatron-Bridge YAML", module=f"{_HERE}.megatron.bridge"),
+    ConfigReader(name="NeMo YAML", module=f"{_HERE}.nemo.read"),
+    ConfigReader(name="TorchTitan TOML", module=f"{_HERE}.torchtitan.toml"),
+    ConfigReader(name="TorchTitan Python", module=f"{_HERE}.torchtitan.python"),
+    ConfigReader(name="launch script", module=f"{_HERE}.commands.launch_script"),
 )
 
 

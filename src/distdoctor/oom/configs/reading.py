@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeVar
 
-from distdoctor.oom.configs.tree import Entry, shown
-from distdoctor.oom.configs.values import (
+from distdoctor.oom.configs.text.tree import Entry, shown
+from distdoctor.oom.configs.text.values import (
     as_flag,
     as_int,
     as_word,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from distdoctor.oom.checks.all_snapshot import SNAPSHOT_CHECKS
+from distdoctor.oom.checks.snapshot.all import SNAPSHOT_CHECKS
 from distdoctor.oom.snapshots.view import SnapshotView
 from distdoctor.report.checking import run_checks
 from distdoctor.report.model import CheckResult, CheckState, Evidence, Finding, Scope, Severity, Skipped

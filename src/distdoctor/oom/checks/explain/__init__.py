@@ -1,0 +1,1 @@
+"""Checks of out-of-memory messages."""

@@ -1,0 +1,1 @@
+"""Command lines that start a job: launchers, their ranks, environment and flags."""

@@ -1,0 +1,1 @@
+"""Kubernetes manifests of training jobs."""

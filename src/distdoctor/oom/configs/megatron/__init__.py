@@ -1,0 +1,1 @@
+"""Megatron-LM: arguments in scripts and YAML, Megatron-DeepSpeed and Megatron-Bridge."""

@@ -1,0 +1,1 @@
+"""NeMo's YAML, with OmegaConf's references."""

@@ -1,0 +1,1 @@
+"""Texts as sections with lines: JSON and YAML, read without constructing anything."""

@@ -1,0 +1,1 @@
+"""TorchTitan: TOML of all generations, and Python read as a syntax tree."""

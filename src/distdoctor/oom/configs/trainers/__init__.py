@@ -1,0 +1,1 @@
+"""Trainers on top of torch: Hugging Face Trainer, axolotl, LLaMA-Factory."""
