@@ -137,7 +137,7 @@ READERS: tuple[EvidenceReader, ...] = (
         name="oom config",
         kinds="launch configurations (DeepSpeed, accelerate, TorchTitan, Megatron-LM, Kubernetes …)",
         sniff=_sniff_config,
-        handler="distdoctor.oom.config_files:report_of_configs",
+        handler="distdoctor.oom.configs.files:report_of_configs",
     ),
     EvidenceReader(
         name="env",

@@ -10,7 +10,7 @@ import pytest
 
 from distdoctor.cli.oom_settings import Words, settings_of_words
 from distdoctor.errors import InputError, UsageError
-from distdoctor.oom.config_files import doubts_of
+from distdoctor.oom.configs.files import doubts_of
 from distdoctor.oom.configs.read import read_config_text
 from distdoctor.oom.facts.events import Phase
 from distdoctor.oom.failed import read_failure

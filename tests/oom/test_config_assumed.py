@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from pathlib import Path
 
-from distdoctor.oom.config_files import report_of_configs
+from distdoctor.oom.configs.files import report_of_configs
 from distdoctor.oom.request import OomRequest
 from distdoctor.report.model import Report, Severity
 

@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from distdoctor.oom.checks.config.states import CHECK
-from distdoctor.oom.config_files import report_of_configs
+from distdoctor.oom.configs.files import report_of_configs
 from distdoctor.oom.configs.join import config_facts
 from distdoctor.oom.configs.read import read_config_text
 from distdoctor.oom.models.presets import preset

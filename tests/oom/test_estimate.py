@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -16,6 +17,7 @@ from distdoctor.oom.formulas.deepspeed_estimator import zero2_rows, zero3_rows
 from distdoctor.oom.job import resolve
 from distdoctor.oom.local import local_models
 from distdoctor.oom.models.presets import preset
+from distdoctor.oom.pages import pages_of
 from distdoctor.oom.parameters import count_parameters
 from distdoctor.oom.settings import (
     Adapter,
@@ -28,6 +30,7 @@ from distdoctor.oom.settings import (
     Settings,
 )
 from distdoctor.oom.shape import MixtureOfExperts, Model, ModelShape
+from distdoctor.oom.variants import variants_of
 from distdoctor.units import GIB
 
 GB = 1e9
@@ -350,6 +353,11 @@ def test_a_model_built_whole_peaks_at_the_start() -> None:
         ({"world_size": 0}, "no number of GPUs"),
         ({"world_size": 4, "tp": -2}, "1 or more"),
         ({"world_size": 4, "dp_shard": 0}, "1 or more"),
+        ({"world_size": 8, "cp": 8, "seq_len": 4}, "less than one of 4 tokens"),
+        (
+            {"world_size": 4, "pp": 2, "virtual_stages": 2, "schedule": Schedule.ONE_F_ONE_B},
+            "one stage on each",
+        ),
         ({"seq_len": 0}, "seq len is 0"),
         ({"micro_batch": -1}, "micro batch is -1"),
         ({"expert_imbalance": float("nan")}, "nan"),
@@ -398,3 +406,25 @@ def test_any_mesh_gives_a_finite_estimate_or_a_reason(
     low, high = found.need_bytes
     assert 0 < found.worst.peak.num_bytes < low <= high < 1e15
     assert len(found.roles) == pp
+
+
+def test_reports_name_pages_that_are_there() -> None:
+    docs = Path(__file__).parents[2]
+    model = Model(name="small", source="test", shape=EXPERTS)
+    said = Settings(
+        model=model,
+        world_size=32,
+        pp=2,
+        dp_replicate=2,
+        dp_shard=2,
+        tp=2,
+        cp=2,
+        ep=2,
+        checkpointing=Checkpointing.FULL,
+    )
+    job = resolve(said)
+    pages = pages_of(job, estimate(job))
+    assert pages[0] == "docs/strategies/hsdp.md"
+    assert {"docs/strategies/expert-parallel.md", "docs/strategies/device-mesh.md"} <= set(pages)
+    others = {f"docs/strategies/{variant.page}.md" for variant in variants_of(job)}
+    assert all((docs / page).is_file() for page in {*pages, *others})

@@ -65,7 +65,7 @@ def _build(reader: EvidenceReader, paths: Sequence[str], output: OutputOptions) 
             from distdoctor.oom.explain.files import report_of_files as report_of_failures
 
             return report_of_failures(request, paths)
-        from distdoctor.oom.config_files import report_of_configs
+        from distdoctor.oom.configs.files import report_of_configs
 
         return report_of_configs(request, paths)
     if reader.name == "report":

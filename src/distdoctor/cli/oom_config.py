@@ -64,7 +64,7 @@ def config(
     from dataclasses import replace
 
     from distdoctor.cli.oom_settings import Words, settings_of_words
-    from distdoctor.oom.config_files import report_of_configs
+    from distdoctor.oom.configs.files import report_of_configs
     from distdoctor.report.unread import name_unread
 
     prepared = prepare_outputs(output, Names(command="oom-config", host="files"))

@@ -243,7 +243,7 @@ def estimate(
 
 
 def _doubts(configs: list[str], settings: Settings) -> tuple[str, ...]:
-    from distdoctor.oom.config_files import doubts_of
+    from distdoctor.oom.configs.files import doubts_of
 
     return doubts_of(configs, settings)
 

@@ -105,7 +105,7 @@ def over(stronger: Settings, weaker: Settings) -> Settings:
 
 
 def _from_configs(paths: tuple[str, ...]) -> tuple[Settings, tuple[InputFile, ...]]:
-    from distdoctor.oom.config_files import read_configs
+    from distdoctor.oom.configs.files import read_configs
     from distdoctor.oom.configs.join import join_configs
     from distdoctor.oom.facts.launch import DECIDES_SIZES
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from distdoctor.oom.facts.estimate import STATES, Category, MomentBytes, RoleEstimate
 from distdoctor.oom.facts.estimated import EstimateFacts, Variant
 from distdoctor.oom.fit import Fits, fit_of, need_words
+from distdoctor.oom.pages import FOLDER, pages_of
 from distdoctor.report.model import Column, Scalar, Table
 from distdoctor.units import GIB
 
@@ -20,6 +21,8 @@ def estimate_tables(facts: EstimateFacts) -> tuple[Table, ...]:
     """All tables, the breakdown first."""
     tables = [_comparison(facts)] if facts.variants else []
     tables.append(_breakdown(facts, place_first=not facts.variants))
+    if facts.variants:
+        tables.append(_pages(facts))
     if len(facts.estimate.roles) > 1:
         tables.append(_roles(facts))
     tables += [_how(facts), _placements(facts), *_outside(facts), *_deepspeed(facts), _assumptions(facts)]
@@ -109,6 +112,19 @@ def _compared(variant: Variant, facts: EstimateFacts) -> tuple[Scalar, ...]:
     if facts.cluster is not None:
         cells.append(answer_of(variant, facts).value)
     return tuple(cells)
+
+
+def _pages(facts: EstimateFacts) -> Table:
+    """Where each strategy is explained, and why one cannot be."""
+    return Table(
+        name="oom-strategy-pages",
+        title="Where each is explained",
+        columns=(Column(name="strategy"), Column(name="page"), Column(name="cannot be, because")),
+        rows=tuple(
+            (variant.label, f"{FOLDER}/{variant.page}.md", variant.why_not or None)
+            for variant in facts.variants
+        ),
+    )
 
 
 def answer_of(variant: Variant, facts: EstimateFacts) -> Fits:
@@ -253,6 +269,7 @@ def _assumptions(facts: EstimateFacts) -> Table:
         ),
         ("checkpointing", job.checkpointing.value),
     ]
+    rows += [("explained in", page) for page in pages_of(job, facts.estimate)]
     rows += [("assumed", text) for text in facts.estimate.assumptions]
     rows += [("note", text) for text in facts.estimate.notes]
     return Table(

@@ -110,6 +110,13 @@ def resolve(settings: Settings) -> Job:
     schedule = settings.schedule or (Schedule.INTERLEAVED if virtual > 1 else Schedule.ONE_F_ONE_B)
     if schedule is Schedule.ZBV and virtual != 2:
         raise UsageError("the ZB-V schedule has exactly 2 virtual stages on each rank")
+    if virtual > 1 and schedule not in (Schedule.INTERLEAVED, Schedule.ZBV):
+        raise UsageError(
+            f"the {schedule.value} schedule has one stage on each rank, not {virtual}",
+            hint="--schedule interleaved, or leave --virtual-stages out",
+        )
+    if (settings.seq_len or mesh.cp) < mesh.cp:
+        raise UsageError(f"cp={mesh.cp} leaves less than one of {settings.seq_len} tokens to a rank")
     if shape is not None and not shape.vocab_size:
         raise UsageError("the size of the vocabulary is not known", hint="give --vocab N")
     if shape is not None:
