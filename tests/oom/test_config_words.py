@@ -8,6 +8,7 @@ from distdoctor.oom.configs.addresses import is_loopback, placeholder_reason
 from distdoctor.oom.configs.commands.command_line import Launcher, find_launch, read_options
 from distdoctor.oom.configs.optimizers import named_optimizer
 from distdoctor.oom.configs.parameter_count import size_in_name
+from distdoctor.oom.configs.reading import last
 from distdoctor.oom.configs.text.near_names import near_name
 from distdoctor.oom.configs.text.tree import Entry
 from distdoctor.oom.configs.text.values import as_bytes, as_flag, as_int, default_in, template_in
@@ -198,3 +199,15 @@ def test_options_in_all_forms() -> None:
         or values["neg"] == "-1"
     )
     assert len(found.items("list")) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("zero_optimization.stage", "stage"),
+        ("spec.containers[0].resources.limits.nvidia.com/gpu", "nvidia.com/gpu"),
+        ("replicas", "replicas"),
+    ],
+)
+def test_a_key_is_called_by_its_last_part(name: str, shown: str) -> None:
+    assert last(name) == shown

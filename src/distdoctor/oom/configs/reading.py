@@ -248,6 +248,10 @@ class Reading:
 
 def last(name: str) -> str:
     """The last part of a dotted name."""
+    # A resource of Kubernetes has dots of its own: `nvidia.com/gpu`.
+    head, slash, resource = name.rpartition("/")
+    if slash:
+        return f"{'.'.join(head.rsplit('.', 2)[-2:])}/{resource}"[:40]
     return name.rsplit(".", 1)[-1][:40]
 
 
