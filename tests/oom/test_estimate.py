@@ -10,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distdoctor.errors import UsageError
+from distdoctor.oom.catalog.gpus import gpu_type
 from distdoctor.oom.estimate import estimate
 from distdoctor.oom.estimate_tables import states_bytes
 from distdoctor.oom.facts.estimate import STATES, Category, Estimate, Moment
+from distdoctor.oom.fit import Fits, fit_of
 from distdoctor.oom.formulas.deepspeed_estimator import zero2_rows, zero3_rows
 from distdoctor.oom.job import resolve
 from distdoctor.oom.local import local_models
@@ -428,3 +430,17 @@ def test_reports_name_pages_that_are_there() -> None:
     assert {"docs/strategies/expert-parallel.md", "docs/strategies/device-mesh.md"} <= set(pages)
     others = {f"docs/strategies/{variant.page}.md" for variant in variants_of(job)}
     assert all((docs / page).is_file() for page in {*pages, *others})
+
+
+def test_what_is_not_covered_never_fits() -> None:
+    gpu = gpu_type("h100-80gb")
+    small = job_estimate(world_size=8, strategy=DataParallel.MEGATRON_FSDP)
+    assert small.not_covered
+    assert fit_of(small, gpu).answer is Fits.UNKNOWN
+    assert (
+        fit_of(job_estimate(world_size=8, strategy=DataParallel.MEGATRON_DISTRIBUTED), gpu).answer is Fits.YES
+    )
+    large = replace(SMALL, num_layers=512, hidden_size=16384, ffn_size=65536)
+    assert (
+        fit_of(job_estimate(large, world_size=8, strategy=DataParallel.MEGATRON_FSDP), gpu).answer is Fits.NO
+    )

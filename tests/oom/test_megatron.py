@@ -405,7 +405,8 @@ def test_between_steps_a_pipeline_keeps_each_chunks_last_input_and_its_gradient(
 def test_padding_and_what_is_not_covered_are_told() -> None:
     found = estimated({"fp8-format": "hybrid"})
     assert any("50,257 padded to 50,304" in note for note in found.notes)
-    assert any("not covered" in note and "--fp8-format" in note for note in found.notes)
+    assert any("Not covered" in note and "--fp8-format" in note for note in found.notes)
+    assert found.not_covered
 
 
 def test_a_model_known_by_its_parameters_alone_has_states_only() -> None:

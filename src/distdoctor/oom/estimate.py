@@ -32,6 +32,7 @@ def estimate(job: Job) -> Estimate:
         placements=placements_of(job, strategy),
         assumptions=job.assumptions,
         notes=job.notes,
+        not_covered=job.not_covered,
         is_whole=job.shape is not None,
     )
 

@@ -84,6 +84,8 @@ def _verdict(report: Report, facts: EstimateFacts) -> Verdict:
         title = f"needs {fit_words(facts)} on each GPU at its peak; --on GPUS gives a verdict"
         if not facts.estimate.is_whole:
             title = f"needs {fit_words(facts)} on each GPU for model states alone"
+    elif fit.answer is Fits.UNKNOWN and facts.estimate.not_covered:
+        title = f"cannot tell: not covered by the formulas: {facts.estimate.not_covered[0]}"
     elif fit.answer is Fits.UNKNOWN:
         title = f"cannot tell: model states need {fit_words(facts)} GiB, activations are unknown"
     else:

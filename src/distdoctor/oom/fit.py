@@ -18,7 +18,7 @@ class Fits(str, Enum):
     """The least that it needs fits, the most does not."""
     NO = "too large"
     UNKNOWN = "cannot tell"
-    """Model states alone fit; nothing is known of activations."""
+    """What is counted fits, but not everything is: nothing is known of activations, or a part is not covered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ def fit_of(estimate: Estimate, gpu: GpuType) -> Fit:
     capacity = float(gpu.total_bytes)
     if low > capacity:
         answer = Fits.NO
-    elif not estimate.is_whole:
+    elif not estimate.is_whole or estimate.not_covered:
         answer = Fits.UNKNOWN
     else:
         answer = Fits.YES if high <= capacity else Fits.TIGHT

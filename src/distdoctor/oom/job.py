@@ -57,6 +57,8 @@ class Job:
     """What was said, for what only one strategy asks."""
     assumptions: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=())
+    not_covered: tuple[str, ...] = ()
+    """What the formulas do not know of this job: with it the need is another, and nobody can say that it fits."""
 
     @property
     def shape(self) -> ModelShape | None:

@@ -21,6 +21,10 @@ _SHORT = {
 }
 
 
+# One copy is no way to use several GPUs; of Megatron-FSDP not everything is known.
+_NOT_COMPARED = (DataParallel.NONE, DataParallel.MEGATRON_FSDP)
+
+
 def variants_of(job: Job) -> tuple[Variant, ...]:
     """Every strategy on this job's ranks, then other ways to cut the model, then what saves more."""
     return tuple(_variant(label, page, settings) for label, page, settings in _wanted(job))
@@ -32,7 +36,7 @@ def _wanted(job: Job) -> Iterator[tuple[str, str, Settings]]:
     for strategy in STRATEGIES:
         # Megatron-LM trains no adapters.
         is_possible = said.adapter is None or strategy.kind not in MEGATRON
-        if strategy.kind is not DataParallel.NONE and is_possible:
+        if strategy.kind not in _NOT_COMPARED and is_possible:
             title = _SHORT.get(strategy.kind, strategy.title)
             yield title, strategy.page, replace(said, strategy=strategy.kind)
     fsdp = replace(said, strategy=DataParallel.FSDP)

@@ -127,6 +127,8 @@ class Estimate:
     placements: tuple[Placement, ...] = ()
     assumptions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    not_covered: tuple[str, ...] = ()
+    """What the formulas do not know of this job, so that it may need more."""
     is_whole: bool = True
     """False: only model states are in it, for the model's shape is not known."""
 

@@ -30,16 +30,18 @@ VOCABULARY_DIVISOR = 128
 def prepare(job: Job) -> Job:
     """The job with Megatron's padded vocabulary, and notes on what the formulas do not cover."""
     reasons = job.said.megatron.not_covered if job.said.megatron is not None else ()
+    if job.strategy is DataParallel.MEGATRON_FSDP and not reasons:
+        reasons = ("buffers of Megatron-FSDP",)
     if reasons:
-        notes = tuple(f"not covered, so the real need differs: {reason}" for reason in reasons)
-        job = replace(job, notes=(*job.notes, *notes))
+        notes = tuple(f"Not covered, so the real need differs: {reason}." for reason in reasons)
+        job = replace(job, notes=(*job.notes, *notes), not_covered=reasons)
     if job.shape is None or not job.shape.vocab_size:
         return job
     divisor = job.said.vocab_divisor or VOCABULARY_DIVISOR
     padded = padded_vocabulary(job.shape.vocab_size, divisor=divisor, tp=job.mesh.tp)
     if padded == job.shape.vocab_size:
         return job
-    note = f"vocabulary of {job.shape.vocab_size:,} padded to {padded:,}, a multiple of {divisor} x tp"
+    note = f"Vocabulary of {job.shape.vocab_size:,} padded to {padded:,}, a multiple of {divisor} x tp."
     shape = replace(job.shape, vocab_size=padded)
     return replace(job, model=replace(job.model, shape=shape), notes=(*job.notes, note))
 

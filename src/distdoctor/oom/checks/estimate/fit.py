@@ -27,7 +27,9 @@ def _run(facts: EstimateFacts) -> Sequence[Outcome]:
             ]
         case Fits.UNKNOWN:
             reason = "model states fit, but activations are unknown without the model's shape"
-            how = "give --model NAME or config.json, or --layers, --hidden, --heads, --vocab"
+            how: str | None = "give --model NAME or config.json, or --layers, --hidden, --heads, --vocab"
+            if facts.estimate.not_covered:
+                reason, how = f"what is counted fits, but not covered: {facts.estimate.not_covered[0]}", None
             return [NotSeen(unread=Unread(cause=SkipCause.NOT_ASKED, reason=reason, how=how))]
         case Fits.TIGHT:
             return [_found(facts, fit, gpu, is_too_large=False)]
