@@ -19,5 +19,5 @@ for version in 3.10 3.12 3.13; do
     touch "$venv/.ready"
   fi
   echo "python $version: pure unit tests, no torch"
-  "$venv/bin/python" -m pytest -q -m "not launch and not ranks" tests/report tests/env tests/test_units.py
+  "$venv/bin/python" -m pytest -q -m "not launch and not ranks" tests/report tests/env tests/oom tests/test_units.py
 done
