@@ -40,6 +40,7 @@ def compare(
     """
     from distdoctor.cli.compare_bandwidths import compare_bandwidths
     from distdoctor.env.catalog.relevance import env_relevance
+    from distdoctor.oom.estimate_facts import estimate_relevance
     from distdoctor.report.compare_report import compare_report, holders_of_sides
     from distdoctor.report.unread import name_unread
 
@@ -59,7 +60,7 @@ def compare(
         )
     report = compare_report(
         sides,
-        env_relevance,
+        lambda key: estimate_relevance(key) or env_relevance(key),
         argv=tuple(sys.argv[1:]),
         inputs=inputs,
         started=started,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from distdoctor.oom.checks.estimate.all import ESTIMATE_CHECKS
+from distdoctor.oom.estimate_facts import estimate_facts
 from distdoctor.oom.estimate_tables import (
     answer_of,
     assumption_words,
@@ -50,6 +51,7 @@ def estimate_report(request: OomRequest, facts: EstimateFacts, *, inputs: Sequen
         checks=results,
         skipped=skipped,
         subject=_subject(facts),
+        facts=estimate_facts(facts),
         tables=estimate_tables(facts),
         inputs=inputs,
         started=request.started,

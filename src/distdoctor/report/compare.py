@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from distdoctor.report.differences import Difference, Relevance, find_differences
+from distdoctor.report.differences import RESULTS, Difference, Relevance, find_differences
 from distdoctor.report.model import (
     Action,
     Column,
@@ -162,7 +162,9 @@ def _fact_finding(difference: Difference, num_holders: int) -> Finding:
             for value, holders in difference.groups[:MAX_NAMES]
         ),
         explanation=relevance.consequence[:1].upper() + relevance.consequence[1:] + ".",
-        actions=(
+        actions=()
+        if relevance.topic == RESULTS
+        else (
             Action(team=Team.PLATFORM, text=f"If they belong to one job, make {difference.name} the same"),
         ),
         scope=Scope(hosts=difference.odd if many else ()),

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 from distdoctor.report.model import Scalar, Severity
 
+RESULTS = "results"
+"""Topic of what came out: it differs because something else does, and nobody makes it the same."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relevance:
@@ -21,7 +24,7 @@ class Relevance:
     consequence: str
     """One sentence: what a job does when this differs."""
     topic: str
-    """"versions", "variables", "hardware", "settings"."""
+    """"versions", "variables", "hardware", "settings"; or `RESULTS`."""
     label: str | None = None
     """The fact's name for people, where the key is none."""
     absence_counts: bool = False
