@@ -32,6 +32,14 @@ demo: env
 	$(BIN)/distdoctor nccl-bench --launch 4 --fail-on never --max-bytes 4M --time-limit 30s \
 	  -o $(DEMO)/bench.md -o $(DEMO)/bench.html -o $(DEMO)/bench.json -o $(DEMO)/bench.txt
 	@echo
+	@echo "== would it fit? distdoctor oom estimate"
+	$(BIN)/distdoctor oom estimate --model llama3-70b --on 64xh100-80gb --mesh dp_shard=8,tp=8 --compare --fail-on never \
+	  -o $(DEMO)/memory.md -o $(DEMO)/memory.html -o $(DEMO)/memory.json -o $(DEMO)/memory.txt
+	@echo
+	@echo "== what an error really says: distdoctor oom explain"
+	@printf '%s\n' '[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a total capacity of 79.15 GiB of which 1.02 GiB is free. Process 4711 has 31.40 GiB memory in use. Including non-PyTorch memory, this process has 46.72 GiB memory in use. Of the allocated memory 44.90 GiB is allocated by PyTorch, and 310.00 MiB is reserved by PyTorch but unallocated.' >$(DEMO)/rank3.log
+	$(BIN)/distdoctor oom explain $(DEMO)/rank3.log --fail-on never
+	@echo
 	@ls -l $(DEMO)
 
 test: lint
