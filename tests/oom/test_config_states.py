@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from pathlib import Path
 
+from distdoctor.cli.oom_request import make_request
+from distdoctor.cli.output import OutputOptions
 from distdoctor.oom.checks.config.states import CHECK
 from distdoctor.oom.configs.files import report_of_configs
 from distdoctor.oom.configs.join import config_facts
@@ -94,3 +96,13 @@ def test_what_it_needs_is_said_in_the_verdict(tmp_path: Path) -> None:
     assert verdict.status.value == "ok"
     assert "Estimated to need" in verdict.summary
     assert "h100-80gb has 79.1 GiB" in verdict.summary
+
+
+def test_a_model_alone_is_called_by_its_size(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(
+        '{"model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,'
+        ' "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128256}'
+    )
+    report = report_of_configs(make_request(OutputOptions(), command="oom-config"), [str(path)])
+    assert report.verdict.title == "8.03 billion parameters; no strategy is named"

@@ -12,6 +12,7 @@ from distdoctor.evidence import find_files, read_evidence
 from distdoctor.oom.checks.config.all import CONFIG_CHECKS
 from distdoctor.oom.checks.config.states import CHECK as STATES_CHECK
 from distdoctor.oom.configs.join import config_facts
+from distdoctor.oom.configs.parameter_count import parameters_of
 from distdoctor.oom.configs.read import read_config, read_config_text
 from distdoctor.oom.configs.tables import config_tables
 from distdoctor.oom.estimate import estimate
@@ -137,6 +138,12 @@ def _about(facts: ConfigFacts) -> str:
     return f"{number} configuration{'s' if number != 1 else ''} ({names})"
 
 
+def _model_words(facts: ConfigFacts) -> str:
+    """`8.03 billion parameters; `, where a file says so."""
+    count = parameters_of(facts.joined.model) if facts.joined.model is not None else None
+    return f"{count / 1e9:.3g} billion parameters; " if count else ""
+
+
 def _verdict(report: Report, facts: ConfigFacts) -> Verdict:
     """Where no finding speaks: what is determined, and what is missing for an estimate."""
     serious = any(each.ignored is None and each.severity is not Severity.INFO for each in report.findings)
@@ -149,7 +156,7 @@ def _verdict(report: Report, facts: ConfigFacts) -> Verdict:
         )
     )
     missing = [each.what for _, each in facts.still_open()]
-    title = said[0] if said else "no strategy is named"
+    title = said[0] if said else f"{_model_words(facts)}no strategy is named"
     if len(title) > MAX_TITLE:
         title = f"{title[: MAX_TITLE - 1]}…"
     them = "it" if len(facts.configs) == 1 else "them"
