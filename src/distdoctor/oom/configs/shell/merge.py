@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from distdoctor.oom.configs.shell.expand import Value
-from distdoctor.oom.configs.shell.values import Alternative, Condition, Marks, Unknown, UnknownKind
+from distdoctor.oom.configs.shell.values import Alternative, Condition, Marks, Unknown, UnknownKind, Value
 
 Outcome = tuple[dict[str, Value], Condition | None]
 

@@ -16,7 +16,7 @@ from functools import partial
 from distdoctor.oom.configs.shell.assigned import assignments_in
 from distdoctor.oom.configs.shell.conditions import Verdict, judge_arithmetic, judge_test, test_words
 from distdoctor.oom.configs.shell.directives import Directive, read_directives
-from distdoctor.oom.configs.shell.expand import Expander, Value
+from distdoctor.oom.configs.shell.expand import Expander
 from distdoctor.oom.configs.shell.merge import merged
 from distdoctor.oom.configs.shell.syntax import parse_shell
 from distdoctor.oom.configs.shell.tree import (
@@ -41,6 +41,7 @@ from distdoctor.oom.configs.shell.values import (
     Marks,
     Unknown,
     UnknownKind,
+    Value,
     is_plain,
 )
 

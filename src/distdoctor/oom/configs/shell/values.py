@@ -23,6 +23,10 @@ _SPLIT = re.compile(
 _PRIVATE = re.compile("[\ue000-\ue004]")
 
 
+# A variable's: an array is a list.
+Value = str | list[str]
+
+
 class UnknownKind(str, Enum):
     """Why the value of a variable is not in the script."""
 
