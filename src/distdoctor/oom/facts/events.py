@@ -125,6 +125,10 @@ class OomEvent:
     exit_code: int | None = None
     is_certain_kill: bool = False
     """Of a process that was killed: something says that memory was the reason."""
+    ended_by: str | None = None
+    """Of a process that was killed: the log shows before it that the job was told to end; in words, with the line."""
+    is_end_sure: bool = True
+    """False where that may be a consequence of the kill: a step that srun cancels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

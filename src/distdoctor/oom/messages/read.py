@@ -8,8 +8,9 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from distdoctor.oom.facts.events import Hints, OomEvent, RankFailure
+from distdoctor.oom.facts.events import Family, Hints, OomEvent, RankFailure
 from distdoctor.oom.messages import caching_allocator, driver, host, other_allocators
+from distdoctor.oom.messages.cancelled import Endings
 from distdoctor.oom.messages.context import Steps, hints_in
 from distdoctor.oom.messages.draft import Draft
 from distdoctor.oom.messages.elastic import FailureTable, read_failures
@@ -176,6 +177,7 @@ def read_text(path: str, text: str) -> TextEvents:
         by_origin=by_origin,
         table=table,
         steps=Steps(lines),
+        endings=Endings(lines),
         last_end=_last_end(lines),
         has_failed=bool(table.rows) or _FAILED.search(text) is not None,
     )
@@ -245,6 +247,7 @@ class _Log:
     by_origin: dict[Origin, list[int]]
     table: FailureTable
     steps: Steps
+    endings: Endings
     last_end: int | None
     """The last line that says the job is done."""
     has_failed: bool
@@ -280,6 +283,7 @@ def _event(log: _Log, draft: Draft, index: int, last: int) -> OomEvent:
     steps_before = log.steps.before(index)
     phase, phase_why = phase_of(part, why, steps_before)
     row = log.table.row_at(line.number)
+    ending = log.endings.before(index) if draft.family is Family.HOST_KILL else None
     return OomEvent(
         path=log.path,
         line=line.number,
@@ -313,6 +317,8 @@ def _event(log: _Log, draft: Draft, index: int, last: int) -> OomEvent:
         order=index,
         exit_code=draft.exit_code,
         is_certain_kill=draft.is_certain_kill,
+        ended_by=f"{ending.words}, line {ending.line}" if ending is not None else None,
+        is_end_sure=ending is None or ending.is_sure,
     )
 
 

@@ -68,6 +68,18 @@ def on_host(event: OomEvent, account: Account, hints: Hints) -> Verdict | None:
                 Confidence.LOW,
                 f"the scheduler ended the job ({hints.ended_by}), and SIGKILL follows that: no sign of memory",
             )
+        if event.ended_by and event.is_end_sure:
+            return (
+                Cause.UNKNOWN,
+                Confidence.LOW,
+                f"the job was told to end ({event.ended_by}), and SIGKILL follows that: no sign of memory",
+            )
+        if event.ended_by:
+            return (
+                Cause.HOST_RAM,
+                Confidence.LOW,
+                f"ended by SIGKILL; {event.ended_by}, which follows a failure as well as it may explain the kill",
+            )
         return (
             Cause.HOST_RAM,
             Confidence.MEDIUM,
