@@ -214,9 +214,9 @@ def cause_title(group: Sequence[Judged]) -> str:
         known = worst.account.outside or worst.event.others
         begin = begin if known else "the driver refused GPU memory and does not say who holds it"
     if worst.cause is Cause.UNKNOWN and worst.event.family is Family.HOST_KILL:
-        told = worst.event.ended_by is not None and worst.event.is_end_sure
+        was_ordered = worst.event.ended_by is not None and worst.event.is_end_sure
         begin = "killed after the job was told to end: no sign of memory"
-        if not told or "scheduler" in worst.why:
+        if not was_ordered or worst.why.startswith("the scheduler"):
             begin = "killed after the scheduler ended the job: no sign of memory"
     if worst.cause is Cause.UNKNOWN and worst.event.family is Family.BLAS:
         begin = "cuBLAS fails after an error on the GPU: no sign of memory"
