@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from distdoctor.oom.configs.shell.expand import Expander
+from distdoctor.oom.configs.shell.tree import AndOr, Bracket, Group, Node, Pipeline, Simple, command_name
 from distdoctor.oom.configs.shell.values import EMPTY_AS_IT_STANDS, Unknown, has_region
 
+TESTS = frozenset({"[", "test"})
+_CONSTANT = frozenset({"true", "false", ":"})
 _NUMERIC = {"-eq", "-ne", "-lt", "-le", "-gt", "-ge"}
 _BINARY = _NUMERIC | {"=", "==", "!=", "=~", "<", ">", "-nt", "-ot", "-ef"}
 _MAX_WORDS = 60
@@ -41,6 +44,23 @@ def judge_arithmetic(expression: str, expander: Expander) -> Verdict:
         return Verdict(text.strip() != "0")
     missing = [each for each in unknowns if each.kind in EMPTY_AS_IT_STANDS]
     return Verdict(None, missing)
+
+
+def is_decidable(node: Node) -> bool:
+    """Whether a condition consists of tests alone."""
+    match node:
+        case Bracket():
+            return True
+        case Simple():
+            return command_name(node) in TESTS | _CONSTANT
+        case Pipeline():
+            return len(node.parts) == 1 and is_decidable(node.parts[0])
+        case AndOr():
+            return is_decidable(node.first) and all(is_decidable(each) for _, each in node.rest)
+        case Group():
+            return all(is_decidable(each) for each in node.body)
+        case _:
+            return False
 
 
 def test_words(text: str) -> list[str]:

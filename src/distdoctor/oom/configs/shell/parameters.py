@@ -40,7 +40,7 @@ class Parameters:
             self._variables.depth -= 1
 
     def _length(self, name: str, index: str | None) -> str:
-        value = self._variables.variables.get(name)
+        value = self._variables.values.get(name)
         if index in ("[@]", "[*]") and isinstance(value, list):
             plain = all(is_plain(item) for item in value)
             return (
@@ -83,7 +83,7 @@ class Parameters:
             return (list(self._variables.arguments) if self._variables.arguments is not None else None), True
         if name.isdigit():
             return self._argument(int(name)), False
-        value = self._variables.variables.get(name)
+        value = self._variables.values.get(name)
         if index in ("[@]", "[*]"):
             if value is None:
                 return None, False
@@ -126,7 +126,7 @@ class Parameters:
             return self._variables.unknown(name, UnknownKind.GIVEN), False
         default = self._variables.bounded(self._text(raw), name)
         if kind == "=" and not name.isdigit():
-            self._variables.variables[name] = default
+            self._variables.values[name] = default
         if len(self._variables.defaults) < 200:
             self._variables.defaults[name] = self._variables.marks.shown(default)[:200]
         return default, False

@@ -18,9 +18,10 @@ from distdoctor.oom.configs.shell.directives import (
     read_directives,
     slurm_variables,
 )
-from distdoctor.oom.configs.shell.run import Document, ShellRun
+from distdoctor.oom.configs.shell.run import follow_script
+from distdoctor.oom.configs.shell.state import Document
 from distdoctor.oom.configs.shell.syntax import parse_shell
-from distdoctor.oom.configs.shell.values import Condition, Token, Unknown, without_private
+from distdoctor.oom.configs.shell.values import Condition, Token, Unknown, is_plain, without_private
 
 # Launch scripts have some hundred lines; what is longer is no launch script, and its start is enough.
 MAX_CHARACTERS = 1_000_000
@@ -106,45 +107,44 @@ def read_script(text: str) -> Script:
     text = without_private(text[:MAX_CHARACTERS].replace("\r\n", "\n"))
     tree = parse_shell(text)
     directives = read_directives(text)
-    run = ShellRun(tree.nodes, slurm_variables(directives), is_batch=bool(directives))
-    run.run()
-    errors = [*tree.errors, *run.errors]
+    state = follow_script(tree.nodes, slurm_variables(directives))
+    errors = [*tree.errors, *state.errors]
     notes += [f"line {error.line} was not understood: {error.what}" for error in errors[:5]]
     if len(errors) > 5:
         notes.append(f"{len(errors) - 5} more lines were not understood")
-    notes += run.notes
+    notes += state.notes
     return Script(
         commands=tuple(
             Command(
-                tokens=tuple(run.marks.token(word, each.line) for word in each.fields),
+                tokens=tuple(state.marks.token(word, each.line) for word in each.fields),
                 line=each.line,
                 condition=each.condition,
             )
-            for each in run.commands
+            for each in state.commands
         ),
         variables={
             name: Variable(
                 name=name,
-                value=run.marks.shown(value if isinstance(value, str) else " ".join(value)),
-                line=run.lines.get(name, 0),
-                is_known=run.is_known(value),
-                only_for=run.only_for.get(name),
+                value=state.marks.shown(value if isinstance(value, str) else " ".join(value)),
+                line=state.lines.get(name, 0),
+                is_known=is_plain(value if isinstance(value, str) else "".join(value)),
+                only_for=state.only_for.get(name),
             )
-            for name, value in run.expander.variables.items()
-            if name in run.lines
+            for name, value in state.expander.values.items()
+            if name in state.lines
         },
-        directives=_outside_documents(directives, run.documents) + tuple(run.more_directives),
-        unset=tuple(run.unset.values()),
+        directives=_outside_documents(directives, state.documents) + tuple(state.more_directives),
+        unset=tuple(state.unset.found.values()),
         heredocs=tuple(
             EmbeddedFile(
-                text=run.marks.shown(each.text), line=each.line, target=each.target, command=each.command
+                text=state.marks.shown(each.text), line=each.line, target=each.target, command=each.command
             )
-            for each in run.documents
+            for each in state.documents
         ),
         comments=read_comments(text),
-        defaults=run.expander.defaults,
-        condition_lines={name: tuple(lines) for name, lines in run.condition_lines.items()},
-        sources=tuple(run.sources),
+        defaults=state.expander.defaults,
+        condition_lines={name: tuple(lines) for name, lines in state.condition_lines.items()},
+        sources=tuple(state.sources),
         notes=tuple(notes),
         refused=tuple(Refused(what=error.what, line=error.line) for error in errors),
     )

@@ -128,3 +128,9 @@ class Function:
 
 
 Node = Simple | Bracket | Pipeline | AndOr | If | Case | Loop | Group | Function
+
+
+def command_name(node: Simple) -> str:
+    """The first word as it stands; empty where there is none."""
+    first = node.words[0] if node.words else None
+    return first.raw if isinstance(first, Word) else ""

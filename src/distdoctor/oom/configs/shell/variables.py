@@ -24,7 +24,7 @@ class Variables:
 
     def __init__(self, marks: Marks, classify: Callable[[str], Unknown], line: Callable[[], int]) -> None:
         self.marks = marks
-        self.variables: dict[str, Value] = {}
+        self.values: dict[str, Value] = {}
         self.defaults: dict[str, str] = {}
         """Variables whose default was taken (`${TP:-1}`): whoever runs the script may set them."""
         self.arguments: list[str] | None = None
@@ -37,7 +37,7 @@ class Variables:
 
     def scalar(self, name: str) -> str | None:
         """The value of a variable (an array's first element), or None when nothing set it."""
-        value = self.variables.get(name)
+        value = self.values.get(name)
         if isinstance(value, list):
             return value[0] if value else ""
         return value
