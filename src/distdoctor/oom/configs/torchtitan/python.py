@@ -14,7 +14,7 @@ from distdoctor.oom.configs.commands.launch_claims import gpus_in_comment
 from distdoctor.oom.configs.reading import Reading
 from distdoctor.oom.configs.text.tree import Entry, Section
 from distdoctor.oom.configs.torchtitan.common import read_titan
-from distdoctor.oom.configs.torchtitan.python_calls import PythonCalls
+from distdoctor.oom.configs.torchtitan.python_module import PythonModule
 from distdoctor.oom.facts.launch import ConfigFamily, LaunchConfig
 
 # Registries have some 500 lines.
@@ -41,7 +41,7 @@ def read(path: str, text: str) -> LaunchConfig:
     Python, and when the function is not there."""
     file, wanted = _split(path)
     reading = Reading(path=file, family=ConfigFamily.TORCHTITAN)
-    calls = PythonCalls(_parsed(file, text))
+    calls = PythonModule(_parsed(file, text))
     names = calls.configurations()
     if not names:
         raise InputError(
