@@ -74,7 +74,9 @@ def explain_report(
 
 
 # Checks whose "no" is worth a line: a reader asks for these first.
-_RULES_OUT = frozenset(("oom-other-process", "oom-process-cap", "oom-fragmentation", "oom-outside-pool"))
+_RULES_OUT = frozenset(
+    ("oom-other-process", "oom-process-cap", "oom-growth", "oom-fragmentation", "oom-outside-pool")
+)
 
 
 def _about(facts: ExplainFacts) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from distdoctor.oom.explain.causes.card import whose_memory
+from distdoctor.oom.explain.causes.growth import grown
 from distdoctor.oom.explain.causes.host import not_a_size, of_a_library, on_host
 from distdoctor.oom.explain.causes.job import of_the_job
 from distdoctor.oom.explain.causes.kinds import Cause, Judged
@@ -13,7 +14,7 @@ from distdoctor.report.model import Confidence
 
 __all__ = ["Cause", "Judged", "judge"]
 
-_RULES = (not_a_size, on_host, of_a_library, of_mps, of_a_server, whose_memory, of_the_job)
+_RULES = (not_a_size, on_host, of_a_library, of_mps, of_a_server, whose_memory, grown, of_the_job)
 
 
 def judge(event: OomEvent, facts: ExplainFacts) -> Judged:

@@ -76,6 +76,32 @@ class Frame:
     line: int | None = None
 
 
+class MemoryKind(str, Enum):
+    """What a memory number of a step line measures, those that tell most of growth first."""
+
+    ALLOCATED = "allocated memory"
+    PEAK = "peak memory"
+    NOT_SAID = "memory"
+    RESERVED = "reserved memory"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryTrend:
+    """Memory over the steps before an event. Bytes of the lowest readings at the beginning and at the end."""
+
+    kind: MemoryKind
+    num_readings: int
+    first_step: int | None
+    last_step: int | None
+    first_bytes: int
+    last_bytes: int
+    has_unit: bool
+    """False: numbers without a unit, taken for MB; only their ratio counts."""
+    is_grown: bool
+    is_steady: bool
+    """Grown, in nearly every part of the run, and not mostly at once."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OomEvent:
     """One refusal of memory. Every number is in bytes; None: the message does not hold it (or it was bogus)."""
@@ -119,6 +145,8 @@ class OomEvent:
     """The log shows the job at work after it: the error was caught."""
     steps_before: int | None = None
     """Steps that the log shows done before."""
+    memory_trend: MemoryTrend | None = None
+    """None: too few step lines with memory stand before it."""
     order: int = 0
     """Place among all events as read."""
     times_seen: int = 1

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from distdoctor.oom.facts.events import Family, Hints, OomEvent, RankFailure
+from distdoctor.oom.facts.events import ON_HOST, Family, Hints, OomEvent, RankFailure
 from distdoctor.oom.messages import caching_allocator, driver, host, other_allocators
 from distdoctor.oom.messages.cancelled import Endings
 from distdoctor.oom.messages.context import Steps, hints_in
@@ -17,6 +17,7 @@ from distdoctor.oom.messages.elastic import FailureTable, read_failures
 from distdoctor.oom.messages.fold import fold_events
 from distdoctor.oom.messages.frames import begins_traceback, frames_after, frames_before, native_frames
 from distdoctor.oom.messages.lines import NOBODY, LogLine, Origin, open_long_lines, split_lines
+from distdoctor.oom.messages.memory_lines import MemoryLines
 from distdoctor.oom.messages.phases import part_of, phase_of
 from distdoctor.pasted import clean_pasted
 
@@ -178,6 +179,7 @@ def read_text(path: str, text: str) -> TextEvents:
         table=table,
         steps=Steps(lines),
         endings=Endings(lines),
+        memory=MemoryLines(lines),
         last_end=_last_end(lines),
         has_failed=bool(table.rows) or _FAILED.search(text) is not None,
     )
@@ -248,6 +250,7 @@ class _Log:
     table: FailureTable
     steps: Steps
     endings: Endings
+    memory: MemoryLines
     last_end: int | None
     """The last line that says the job is done."""
     has_failed: bool
@@ -314,6 +317,7 @@ def _event(log: _Log, draft: Draft, index: int, last: int) -> OomEvent:
         phase_why=phase_why,
         went_on=log.goes_on_after(index, has_traceback=bool(frames)),
         steps_before=steps_before,
+        memory_trend=log.memory.before(index, line.origin) if draft.family not in ON_HOST else None,
         order=index,
         exit_code=draft.exit_code,
         is_certain_kill=draft.is_certain_kill,

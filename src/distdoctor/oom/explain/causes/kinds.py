@@ -18,6 +18,7 @@ class Cause(str, Enum):
     ACTIVATIONS = "capacity:activations"
     PARAMETERS = "capacity:parameters"
     STATES = "capacity:optimizer-state"
+    LEAK = "capacity:leak"
     KV_CACHE = "capacity:kv-cache"
     WORKSPACE = "capacity:cublas-workspace"
     FRAGMENTATION = "fragmentation"
