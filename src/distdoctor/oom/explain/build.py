@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from distdoctor.oom.checks.explain.all import EXPLAIN_CHECKS
 from distdoctor.oom.explain.changes import change_findings, change_table
+from distdoctor.oom.explain.devices import findings_for, missing_for, skips_for
 from distdoctor.oom.explain.judged import Explained, explained, is_consequence
 from distdoctor.oom.explain.missing import missing_evidence
 from distdoctor.oom.explain.tables import explain_tables
@@ -38,7 +39,9 @@ def explain_report(
     """
     judged = explained(facts)
     wanted = [check for check in EXPLAIN_CHECKS if not request.only or check.id in request.only]
-    findings, skipped, checks = run_checks(wanted, judged, is_live=False)
+    found, not_seen, checks = run_checks(wanted, judged, is_live=False)
+    family = judged.lead.event.family if judged.lead is not None else None
+    findings, skipped = findings_for(found, family), skips_for(not_seen, family)
     if was is not None:
         findings += change_findings(was, facts)
     if beside is not None:
@@ -60,7 +63,7 @@ def explain_report(
         subject=_subject(facts, beside),
         tables=(*tables, *(beside.tables if beside is not None else ())),
         inputs=inputs,
-        missing_evidence=missing_evidence(judged),
+        missing_evidence=missing_for(missing_evidence(judged), family),
         started=request.started,
         answered=bool(facts.events) and all(each.read for each in inputs),
     )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from distdoctor.oom.explain.cause import Judged
-from distdoctor.oom.facts.events import Phase
+from distdoctor.oom.explain.devices import record_history
+from distdoctor.oom.facts.events import Family, Phase
 from distdoctor.report.model import Action, Team
 
 ESTIMATE = "distdoctor oom estimate --config LAUNCH_CONFIG --on 8xGPU_TYPE --compare"
@@ -11,7 +12,14 @@ ESTIMATE = "distdoctor oom estimate --config LAUNCH_CONFIG --on 8xGPU_TYPE --com
 
 def smaller_job(judged: Judged) -> tuple[Action, ...]:
     """Ways to need less, for a card that the job's own live tensors fill."""
+    family = judged.event.family
+    is_sharded_elsewhere = family in (Family.MPS, Family.XPU)
     match judged.event.phase:
+        case Phase.INITIALISATION if is_sharded_elsewhere:
+            text = (
+                "the model does not fit as it is placed: load it in 16 bit or quantised, keep a part of it on the host, or take a smaller "
+                "model; no training step has begun, so its settings change nothing"
+            )
         case Phase.INITIALISATION:
             text = (
                 "the model does not fit as it is placed: shard it before it is on the GPU (FSDP, ZeRO-3, tensor parallelism), "
@@ -22,6 +30,8 @@ def smaller_job(judged: Judged) -> tuple[Action, ...]:
                 "a smaller evaluation batch, `torch.no_grad()`, and results moved to the host as they come "
                 "(Trainer: `per_device_eval_batch_size`, `eval_accumulation_steps`)"
             )
+        case Phase.SAVING if family is Family.MPS:
+            text = "move what is saved to the host first, tensor by tensor (`tensor.cpu()`)"
         case Phase.SAVING:
             text = (
                 "save sharded (torch.distributed.checkpoint, SHARDED_STATE_DICT) or gather to the host "
@@ -35,18 +45,13 @@ def smaller_job(judged: Judged) -> tuple[Action, ...]:
                 "(a loss that is summed without `.item()`), with a memory snapshot"
             )
             return (
-                Action(team=Team.JOB_OWNER, text=text, command=_SNAPSHOT),
+                Action(team=Team.JOB_OWNER, text=text, command=record_history(family)),
                 Action(team=Team.JOB_OWNER, text="what the job should need at its peak", command=ESTIMATE),
             )
         case _:
+            more = "parameters and states in 16 bit" if is_sharded_elsewhere else "more sharding"
             text = (
-                "a smaller micro-batch with more accumulation steps, shorter sequences, activation checkpointing, or more sharding; "
+                f"a smaller micro-batch with more accumulation steps, shorter sequences, activation checkpointing, or {more}; "
                 "what each of them saves, the estimate tells"
             )
     return (Action(team=Team.JOB_OWNER, text=text, command=ESTIMATE),)
-
-
-_SNAPSHOT = (
-    "python -c 'import torch; help(torch.cuda.memory._record_memory_history)'  # record, dump at the error, then: "
-    "distdoctor oom explain snapshot.pickle"
-)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from distdoctor.oom.explain.cause import Cause
+from distdoctor.oom.explain.devices import record_history
 from distdoctor.oom.explain.judged import Explained, has_numbers
 from distdoctor.oom.facts.events import CACHING_ALLOCATORS, ON_HOST, Family, Phase
 from distdoctor.report.model import MissingEvidence
@@ -59,7 +60,9 @@ def missing_evidence(facts: Explained) -> tuple[MissingEvidence, ...]:
                 what="which tensors hold the memory",
                 why="a message gives totals, not tensors",
                 how="a memory snapshot: torch.cuda.memory._record_memory_history() at the start, "
-                "torch.cuda.memory._dump_snapshot('snapshot.pickle') at the error",
+                "torch.cuda.memory._dump_snapshot('snapshot.pickle') at the error"
+                if event.family not in (Family.MPS, Family.XPU, Family.NPU)
+                else record_history(event.family),
             )
         )
     return tuple(asked)
