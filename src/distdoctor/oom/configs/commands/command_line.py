@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+from distdoctor.oom.configs.commands.option_words import MODULE_LAUNCHERS, is_option
 from distdoctor.oom.configs.text.tree import Entry, Section
 from distdoctor.oom.configs.text.values import as_word
 
@@ -106,11 +107,14 @@ _SWITCHES = {
     Launcher.OWN: frozenset(),
     Launcher.PYTHON: frozenset({"u", "i", "b", "e", "s", "o", "oo"}),
 }
+_OF_MODULES = {
+    "torchrun": Launcher.TORCHRUN,
+    "accelerate": Launcher.ACCELERATE,
+    "deepspeed": Launcher.DEEPSPEED,
+}
 _OWN_COMMANDS = frozenset({"llamafactory-cli", "lmf", "axolotl", "trl", "swift", "megatron"})
 # mpirun: `-x NAME=value`, `--mca name value`.
 _TWO_VALUES = frozenset({"mca", "gmca"})
-
-_PLAIN = re.compile(r"^[\w./$~{}:@+-]+$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,12 +206,8 @@ def _launcher_at(words: Sequence[Entry], place: int) -> tuple[Launcher | None, i
         for at, word in enumerate(following):
             if word == "-m" and following[at + 1 : at + 2]:
                 module = following[at + 1]
-                if module in ("torch.distributed.run", "torch.distributed.launch"):
-                    return Launcher.TORCHRUN, at + 3
-                if module in ("accelerate.commands.launch",):
-                    return Launcher.ACCELERATE, at + 3
-                if module in ("deepspeed.launcher.runner", "deepspeed"):
-                    return Launcher.DEEPSPEED, at + 3
+                if module in MODULE_LAUNCHERS:
+                    return _OF_MODULES[MODULE_LAUNCHERS[module]], at + 3
                 break
             if not word.startswith("-"):
                 break
@@ -231,8 +231,6 @@ def _options(
         name = _name(name)
         key = text.partition("=")[0]
         if name in ("m", "module") and launcher is not Launcher.MPI:
-            if equals:
-                return place + 1, Section(entries=entries), True
             return place + 1, Section(entries=entries), True
         if launcher is Launcher.PYTHON:
             if name == "c":
@@ -279,7 +277,7 @@ def read_options(words: Sequence[Entry]) -> Section:
             entries[name] = Entry(name=key, value=value, line=line)
             continue
         values: list[Entry] = []
-        while place < len(words) and not _is_option(as_word(words[place].value)):
+        while place < len(words) and not is_option(as_word(words[place].value) or ""):
             if values and re.match(r"\+{0,2}[A-Za-z_][\w.]*=", as_word(words[place].value) or ""):
                 break
             values.append(words[place])
@@ -291,10 +289,6 @@ def read_options(words: Sequence[Entry]) -> Section:
         else:
             entries[name] = Entry(name=key, value=tuple(values), line=line)
     return Section(entries=entries)
-
-
-def _is_option(text: str | None) -> bool:
-    return bool(text) and bool(re.match(r"--?[A-Za-z]", text or ""))
 
 
 def _name(option: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from distdoctor.oom.configs.commands.launch_line import LaunchLine
-from distdoctor.oom.configs.commands.variables import read_variables
+from distdoctor.oom.configs.commands.variables import read_variables, variables_of_command
 from distdoctor.oom.configs.reading import Reading
 from distdoctor.oom.configs.shell.script import Script
 from distdoctor.oom.configs.text.tree import Entry
@@ -13,10 +13,7 @@ _NAME = "CUDA_DEVICE_MAX_CONNECTIONS"
 
 def check_environment(reading: Reading, script: Script, launch: LaunchLine) -> None:
     """Adds what the environment of the training command does to it."""
-    variables = {
-        name: Entry(name=name, value=each.value, line=each.line)
-        for name, each in script.variables_at(launch.line).items()
-    }
+    variables = variables_of_command(script, launch.line)
     for name, value in launch.environment.items():
         variables[name] = Entry(name=name, value=value, line=launch.line)
     read_variables(reading, variables)

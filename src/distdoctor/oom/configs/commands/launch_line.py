@@ -8,18 +8,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from distdoctor.oom.configs.commands.option_words import MODULE_LAUNCHERS, is_option
 from distdoctor.oom.configs.shell.script import Command
 from distdoctor.oom.configs.shell.values import Condition, Token
 
-_TORCHRUN_MODULES = frozenset(
-    {"torch.distributed.run", "torch.distributed.launch", "torch.distributed.elastic"}
-)
-_MODULE_LAUNCHERS = {
-    **dict.fromkeys(_TORCHRUN_MODULES, "torchrun"),
-    "accelerate.commands.launch": "accelerate",
-    "deepspeed.launcher.runner": "deepspeed",
-    "deepspeed.launcher.launch": "deepspeed",
-}
 _SCHEDULERS = frozenset({"srun", "mpirun", "mpiexec", "flux", "jsrun", "aprun"})
 _PYTHON = re.compile(r"python(?:\d(?:\.\d+)?)?|pypy3?")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
@@ -125,8 +117,8 @@ def launch_line(command: Command) -> LaunchLine | None:
         elif _PYTHON.fullmatch(base):
             at = _after_python(tokens, at + 1)
             module = _text(tokens, at + 1) if _text(tokens, at) == "-m" else ""
-            if module in _MODULE_LAUNCHERS:
-                found.launcher, options = _MODULE_LAUNCHERS[module], found.launcher_options
+            if module in MODULE_LAUNCHERS:
+                found.launcher, options = MODULE_LAUNCHERS[module], found.launcher_options
                 at += 1
             else:
                 return _with_program(found, tokens, at)
@@ -158,7 +150,7 @@ def arguments_of(tokens: tuple[Token, ...]) -> tuple[list[Argument], list[Token]
             )
 
     for token in _split_words(tokens):
-        if _is_option(token.text):
+        if is_option(token.text):
             finish()
             option, equals, value = token.text.lstrip("-").partition("=")
             name, start, values = option, token, []
@@ -193,10 +185,6 @@ def _split_words(tokens: tuple[Token, ...]) -> list[Token]:
         else:
             words.append(token)
     return words
-
-
-def _is_option(text: str) -> bool:
-    return bool(re.match(r"--[A-Za-z]|-[A-Za-z]", text))
 
 
 def _text(tokens: list[Token], at: int) -> str:

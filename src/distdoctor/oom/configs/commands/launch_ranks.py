@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from distdoctor.oom.catalog.gpus import find_gpu_type
 from distdoctor.oom.configs.addresses import is_loopback, placeholder_reason
 from distdoctor.oom.configs.commands.launch_line import LaunchLine
+from distdoctor.oom.configs.commands.slurm import check_tasks_of_launcher, directive_key, key_of
 from distdoctor.oom.configs.reading import Reading
 from distdoctor.oom.configs.shell.directives import directive_number, gpu_word, gpus_per_node
 from distdoctor.oom.configs.shell.script import Script
@@ -127,7 +128,7 @@ def _nodes(script: Script, launch: LaunchLine) -> _Number:
         return found
     number = directive_number(script.directives, "nodes")
     if number is not None:
-        return _Number(value=number, key=_directive_key(script, "nodes"))
+        return _Number(value=number, key=directive_key(script, "nodes"))
     if launch.launcher in ("torchrun", "accelerate") or "standalone" in launch.launcher_options:
         return _Number(value=1)  # torchrun's own default for --nnodes, and accelerate's for --num_machines
     return found or _Number()
@@ -150,7 +151,7 @@ def _ranks_of_node(script: Script, launch: LaunchLine) -> _Number:
         return found
     number = directive_number(script.directives, "ntasks-per-node")
     return (
-        _Number(value=number, key=_directive_key(script, "ntasks-per-node"))
+        _Number(value=number, key=directive_key(script, "ntasks-per-node"))
         if launch.scheduler == "srun"
         else _Number()
     )
@@ -158,7 +159,7 @@ def _ranks_of_node(script: Script, launch: LaunchLine) -> _Number:
 
 def _devices(script: Script) -> _Number:
     number = gpus_per_node(script.directives)
-    return _Number(value=number, key=_directive_key(script, "gpus-per-node", "gres", "gpus"))
+    return _Number(value=number, key=directive_key(script, "gpus-per-node", "gres", "gpus"))
 
 
 def _total(script: Script, launch: LaunchLine, nodes: _Number, each: _Number) -> _Number:
@@ -177,7 +178,7 @@ def _total(script: Script, launch: LaunchLine, nodes: _Number, each: _Number) ->
             return found
         number = directive_number(script.directives, "ntasks")
         if number is not None and each.value is None and launch.scheduler == "srun":
-            return _Number(value=number, key=_directive_key(script, "ntasks"))
+            return _Number(value=number, key=directive_key(script, "ntasks"))
     if nodes.value is None or each.value is None:
         return _Number()
     return _Number(value=nodes.value * each.value)
@@ -196,13 +197,6 @@ def _option(options: dict[str, Token], *names: str) -> _Number | None:
     return None
 
 
-def _directive_key(script: Script, *names: str) -> ConfigKey | None:
-    for each in reversed(script.directives):
-        if each.name in names and not each.is_ignored:
-            return ConfigKey(name=f"#SBATCH --{each.name}", value=each.value, line=each.line)
-    return None
-
-
 def _compare_nodes(reading: Reading, script: Script, launch: LaunchLine, nodes: _Number) -> None:
     allocated = directive_number(script.directives, "nodes")
     if allocated is not None and nodes.value is not None and nodes.value > allocated and launch.launcher:
@@ -210,7 +204,7 @@ def _compare_nodes(reading: Reading, script: Script, launch: LaunchLine, nodes: 
             Defect.CONFLICT,
             f"{nodes.value} nodes are awaited, {allocated} are allocated",
             nodes.key,
-            _directive_key(script, "nodes"),
+            directive_key(script, "nodes"),
             why="The launcher waits for nodes that the scheduler does not start; the rendezvous times out.",
             fix="use `$SLURM_NNODES` for the launcher's number of nodes",
             stops=True,
@@ -224,7 +218,7 @@ def _compare_devices(reading: Reading, script: Script, launch: LaunchLine, each:
             Defect.MORE_RANKS_THAN_DEVICES,
             f"{each.value} ranks a node, but {devices} GPUs are allocated on each",
             each.key,
-            _directive_key(script, "gpus-per-node", "gres", "gpus"),
+            directive_key(script, "gpus-per-node", "gres", "gpus"),
             why="Ranks without a GPU of their own fail with `invalid device ordinal`, or share one and run out of memory.",
             fix=f"start {devices} ranks a node, or allocate {each.value} GPUs",
             stops=True,
@@ -232,25 +226,9 @@ def _compare_devices(reading: Reading, script: Script, launch: LaunchLine, each:
 
 
 def _compare_tasks(reading: Reading, script: Script, launch: LaunchLine) -> None:
-    tasks = directive_number(script.directives, "ntasks-per-node")
     own = _option(launch.scheduler_options, "ntasks_per_node", "ntasks", "n")
-    if (
-        launch.scheduler == "srun"
-        and launch.launcher in ("torchrun", "accelerate")
-        and own is None
-        and tasks is not None
-        and tasks > 1
-    ):
-        reading.defect(
-            Defect.CONFLICT,
-            f"srun starts {launch.launcher} {tasks} times on each node",
-            _directive_key(script, "ntasks-per-node"),
-            why=f"{launch.launcher} starts the ranks of a node itself; one task for each node is enough. More of them "
-            "compete for the same GPUs and ports, or wait in the rendezvous for a place.",
-            fix="set `#SBATCH --ntasks-per-node=1`",
-            sure=False,
-            stops=True,
-        )
+    if launch.scheduler == "srun" and launch.launcher in ("torchrun", "accelerate") and own is None:
+        check_tasks_of_launcher(reading, script, launch.launcher)
 
 
 def _gpu_type(reading: Reading, script: Script) -> None:
@@ -259,7 +237,7 @@ def _gpu_type(reading: Reading, script: Script) -> None:
     if found is None:
         return
     word, directive = found
-    key = ConfigKey(name=f"#SBATCH --{directive.name}", value=directive.value, line=directive.line)
+    key = key_of(directive)
     known = find_gpu_type(word)
     if known is not None:
         reading.set("gpu_type", known.name, key)

@@ -11,12 +11,11 @@ from dataclasses import replace
 from distdoctor.oom.configs.commands.command_line import Launch, Launcher, find_launch
 from distdoctor.oom.configs.commands.embedded import absorb
 from distdoctor.oom.configs.commands.launchers import read_launchers
+from distdoctor.oom.configs.commands.slurm import check_tasks_of_launcher, key_of
 from distdoctor.oom.configs.commands.training_flags import read_training_flags
-from distdoctor.oom.configs.commands.variables import read_variables
+from distdoctor.oom.configs.commands.variables import read_variables, variables_of_command
 from distdoctor.oom.configs.reading import Reading
-from distdoctor.oom.configs.shell.directives import directive_number
 from distdoctor.oom.configs.shell.script import Command, Script, read_script
-from distdoctor.oom.configs.text.tree import Entry
 from distdoctor.oom.configs.text.word_lines import words_with_lines
 from distdoctor.oom.configs.trainers.trainer import SURE, assume_plain_copies, read_trainer
 from distdoctor.oom.facts.launch import ConfigFamily, ConfigKey, Defect, LaunchConfig
@@ -69,10 +68,7 @@ def read(path: str, text: str) -> LaunchConfig:
         reading.note(f"{len(launches)} commands start Python; the one of line {command.line} was taken")
     _directives(reading, script)
     variables = {
-        **{
-            name: Entry(name=name, value=each.value, line=each.line)
-            for name, each in script.variables_at(command.line).items()
-        },
+        **variables_of_command(script, command.line),
         **launch.variables,
     }
     launch = replace(launch, variables=variables)
@@ -120,7 +116,7 @@ def _written_files(reading: Reading, script: Script) -> None:
 def _directives(reading: Reading, script: Script) -> None:
     """#SBATCH says how many nodes; ranks may use fewer of them."""
     for each in script.directives:
-        key = ConfigKey(name=f"#SBATCH --{each.name}", value=each.value, line=each.line)
+        key = key_of(each)
         if each.name == "nodes" and each.value.isdigit():
             reading.set("num_nodes", int(each.value), key, implied=True)
         gpus = re.search(r"(?:^|:)(\d+)$", each.value)
@@ -135,26 +131,13 @@ def _directives(reading: Reading, script: Script) -> None:
 
 def _tasks(reading: Reading, script: Script, launch: Launch) -> None:
     """srun starts a launcher once for each task, and the launcher starts all ranks of the node."""
-    tasks = directive_number(script.directives, "ntasks-per-node")
-    own = next((each for each in (Launcher.TORCHRUN, Launcher.ACCELERATE) if each in launch.launchers), None)
-    steps = launch.options.get(Launcher.SRUN)
-    if own is None or Launcher.SRUN not in launch.launchers or tasks is None or tasks < 2:
-        return
-    if steps is not None and any(
-        name in steps for name in ("ntasks_per_node", "ntasks", "n", "ntasks-per-node")
-    ):
-        return
-    directive = next(each for each in reversed(script.directives) if each.name == "ntasks-per-node")
-    reading.defect(
-        Defect.CONFLICT,
-        f"srun starts {own.value} {tasks} times on each node",
-        ConfigKey(name="#SBATCH --ntasks-per-node", value=directive.value, line=directive.line),
-        why=f"{own.value} starts the ranks of a node itself; one task for each node is enough. More of them compete for "
-        "the same GPUs and ports, or wait in the rendezvous for a place.",
-        fix="set `#SBATCH --ntasks-per-node=1`",
-        sure=False,
-        stops=True,
+    launcher = next(
+        (each for each in (Launcher.TORCHRUN, Launcher.ACCELERATE) if each in launch.launchers), None
     )
+    steps = launch.of(Launcher.SRUN)
+    says = any(name in steps for name in ("ntasks_per_node", "ntasks", "n"))
+    if launcher is not None and Launcher.SRUN in launch.launchers and not says:
+        check_tasks_of_launcher(reading, script, launcher.value)
 
 
 def _unset(reading: Reading, command: Command) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from distdoctor.oom.configs.reading import Reading
+from distdoctor.oom.configs.shell.script import Script
 from distdoctor.oom.configs.text.near_names import near_name
 from distdoctor.oom.configs.text.tree import Entry
 from distdoctor.oom.configs.text.values import as_int, as_word, template_in
@@ -29,6 +30,14 @@ _ALLOCATOR_KEYS = (
     *("per_process_memory_fraction", "use_cuda_host_register", "large_segment_size_mb"),
 )
 _DUMPS = ("TORCH_NCCL_TRACE_BUFFER_SIZE", "TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_DUMP_ON_TIMEOUT")
+
+
+def variables_of_command(script: Script, line: int) -> dict[str, Entry]:
+    """The variables that a script sets for the command that begins in `line`."""
+    return {
+        name: Entry(name=name, value=each.value, line=each.line)
+        for name, each in script.variables_at(line).items()
+    }
 
 
 def read_variables(reading: Reading, variables: Mapping[str, Entry], *, replicas: int | None = None) -> None:
