@@ -10,13 +10,14 @@ import re
 from dataclasses import dataclass
 
 from distdoctor.oom.catalog.gpus import find_gpu_type
-from distdoctor.oom.configs.addresses import is_loopback, placeholder_reason
 from distdoctor.oom.configs.commands.launch_line import LaunchLine
+from distdoctor.oom.configs.commands.launch_meeting import check_meeting_point
+from distdoctor.oom.configs.commands.reasons import reason_of
 from distdoctor.oom.configs.commands.slurm import check_tasks_of_launcher, directive_key, key_of
 from distdoctor.oom.configs.reading import Reading
 from distdoctor.oom.configs.shell.directives import directive_number, gpu_word, gpus_per_node
 from distdoctor.oom.configs.shell.script import Script
-from distdoctor.oom.configs.shell.values import Token, Unknown, UnknownKind
+from distdoctor.oom.configs.shell.values import Token
 from distdoctor.oom.facts.launch import ConfigKey, Defect
 
 
@@ -46,7 +47,7 @@ def read_ranks(reading: Reading, script: Script, launch: LaunchLine) -> None:
     _compare_nodes(reading, script, launch, nodes)
     _compare_devices(reading, script, launch, each)
     _compare_tasks(reading, script, launch)
-    _meeting_point(reading, script, launch, nodes.value)
+    check_meeting_point(reading, script, launch, nodes.value)
     _gpu_type(reading, script)
 
 
@@ -76,47 +77,6 @@ def _leave_open(reading: Reading, nodes: _Number, each: _Number, total: _Number,
         ]
         reasons.append(f"the script does not give the number of {' and '.join(missing) or 'ranks'}")
     reading.leave_open("the number of ranks", "; ".join(dict.fromkeys(reasons)), settles="world_size")
-
-
-def reason_of(token: Token) -> str:
-    """Why a word is not known, in words: `$NNODES, which the script never sets`."""
-    if not token.unknowns:
-        if token.condition is not None:
-            return f"`{token.text}` only where `{token.condition.text}` (line {token.condition.line})"
-        return f"`{token.text}`, no number"
-    unknown = token.unknowns[0]
-    return f"`{unknown.shown}`, {unknown_reason(unknown)}"
-
-
-def unknown_reason(unknown: Unknown) -> str:
-    """The kind of an unknown, with the values that it may have."""
-    values = list(
-        dict.fromkeys(f"{each.value or 'nothing'} (line {each.line})" for each in unknown.alternatives)
-    )
-    either = " or ".join(values[:4])
-    match unknown.kind:
-        case UnknownKind.NEVER_SET:
-            return "which the script never sets"
-        case UnknownKind.NOT_TAKEN:
-            return (
-                f"set only in branches that are not taken: {either}"
-                if either
-                else "set only in branches not taken"
-            )
-        case UnknownKind.SOURCED:
-            return "which a sourced file may set"
-        case UnknownKind.SCHEDULER:
-            return "which the scheduler sets when the job starts"
-        case UnknownKind.ENVIRONMENT:
-            return "taken from the environment"
-        case UnknownKind.ARGUMENT | UnknownKind.GIVEN:
-            return "which the caller gives"
-        case UnknownKind.CHOICE | UnknownKind.LOOP:
-            return f"one of {either}" if either else "depending on a condition"
-        case UnknownKind.COMMAND:
-            return "the output of a command"
-        case UnknownKind.TOO_LONG:
-            return "too long to be followed"
 
 
 def _nodes(script: Script, launch: LaunchLine) -> _Number:
@@ -247,64 +207,4 @@ def _gpu_type(reading: Reading, script: Script) -> None:
             f"`{word}` is the site's word for it",
             settles="gpu_type",
             how_to="`--gpu-type …`",
-        )
-
-
-def _default_of(script: Script, text: str, pattern: str) -> str | None:
-    """The variable that `text` is only the default of, among those whose name fits."""
-    for name, value in script.defaults.items():
-        if (
-            re.search(pattern, name, re.IGNORECASE)
-            and value
-            and (text == value or text.startswith(f"{value}:"))
-        ):
-            return name
-    return None
-
-
-def _meeting_point(reading: Reading, script: Script, launch: LaunchLine, nodes: int | None) -> None:
-    options = launch.launcher_options
-    static = options.get("rdzv_backend", Token(text="static", line=0)).text == "static"
-    for name in ("master_addr", "main_process_ip", "rdzv_endpoint"):
-        token = options.get(name)
-        if token is None or token.unknowns:
-            continue
-        key = ConfigKey(name=f"--{name}", value=token.text, line=token.line)
-        reason = placeholder_reason(token.text)
-        if reason is not None:
-            reading.defect(
-                Defect.PLACEHOLDER_ADDRESS,
-                f"--{name} {token.text[:30]} is {reason}"[:80],
-                key,
-                why="The ranks meet at this address; without it none of them starts.",
-                fix=f"set `--{name}` to the first node's address",
-                stops=True,
-            )
-        elif (
-            nodes is not None
-            and nodes > 1
-            and (default := _default_of(script, token.text, "ADDR|HOST|HEAD|IP|NODE|ENDPOINT"))
-        ):
-            reading.note(f"unless ${default} is set, every node meets at {token.text}")
-        elif nodes is not None and nodes > 1 and is_loopback(token.text):
-            reading.defect(
-                Defect.PLACEHOLDER_ADDRESS,
-                f"--{name} is {token.text[:30]}, and {nodes} nodes must meet there"[:80],
-                key,
-                why="Every node would wait for the others at itself.",
-                fix="give the first node's address: `$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n1)`",
-                sure=False,
-                stops=True,
-            )
-    rank = options.get("node_rank") or options.get("machine_rank")
-    if rank is None or _default_of(script, rank.text, "RANK|NODEID|INDEX"):
-        return
-    if rank.is_known and nodes is not None and nodes > 1 and launch.scheduler and static:
-        reading.defect(
-            Defect.SAME_ON_EVERY_NODE,
-            f"every node gets rank {rank.text[:10]}",
-            ConfigKey(name="--node_rank", value=rank.text, line=rank.line),
-            why="srun runs this line on every node with the same words; the nodes cannot tell themselves apart.",
-            fix="use `$SLURM_NODEID` (within `bash -c '…'`), or `--rdzv_backend=c10d` without a node rank",
-            stops=True,
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 
-from distdoctor.oom.configs.commands.launch_ranks import reason_of, unknown_reason
+from distdoctor.oom.configs.commands.reasons import reason_of, unknown_reason
 from distdoctor.oom.configs.megatron.args import settings_from_megatron_args
 from distdoctor.oom.configs.megatron.deepspeed import read_deepspeed
 from distdoctor.oom.configs.megatron.flags import DECIDES, Flags
