@@ -9,6 +9,7 @@ from distdoctor.oom.configs.reading import Reading
 from distdoctor.oom.configs.text.json_text import read_json
 from distdoctor.oom.configs.text.tree import Entry, Section, Value, repeated
 from distdoctor.oom.configs.text.yaml_text import read_yaml
+from distdoctor.oom.configs.trainers.fsdp_file import is_fsdp_file, read_fsdp_file
 from distdoctor.oom.configs.trainers.trainer import SURE, assume_plain_copies, read_trainer
 from distdoctor.oom.facts.launch import ConfigFamily, LaunchConfig
 
@@ -29,6 +30,8 @@ def sniff(path: str, text: str) -> float:  # noqa: ARG001 - readers share one si
         return 0.3 if "per_device_train_batch_size" in keys else 0.0
     if "per_device_train_batch_size" in keys:
         return 0.9
+    if is_fsdp_file(text):
+        return 0.85
     found = len(keys & SURE)
     return 0.7 if found >= 2 and keys & {"bf16", "fp16", "output_dir", "model_name_or_path"} else 0.0
 
@@ -36,6 +39,15 @@ def sniff(path: str, text: str) -> float:  # noqa: ARG001 - readers share one si
 def read(path: str, text: str) -> LaunchConfig:
     """The arguments in `text`. Raises InputError with the line when they cannot be read."""
     reading = Reading(path=path, family=ConfigFamily.HF_TRAINER)
+    if is_fsdp_file(text):
+        read_fsdp_file(reading, read_json(text, path).root)
+        for what, settles in (
+            ("the number of ranks", "world_size"),
+            ("the model", "model"),
+            ("the micro-batch", "micro_batch"),
+        ):
+            reading.leave_open(what, "the file holds FSDP's settings alone", settles=settles)
+        return reading.done()
     root = _dump(reading, text) if _DUMP.search(text) else _root(reading, path, text)
     read_trainer(reading, root)
     visible = root.get("_n_gpu")
