@@ -132,10 +132,10 @@ def read_shm(reading: Reading, pod: Section, container: Section) -> None:
             mount.get("mountPath"),
         )
     elif empty is not None:
-        _empty_dir(reading, volume.section("emptyDir"), empty, mount)
+        _empty_dir(reading, container, volume.section("emptyDir"), empty, mount)
 
 
-def _empty_dir(reading: Reading, section: Section, empty: Entry, mount: Section) -> None:
+def _empty_dir(reading: Reading, container: Section, section: Section, empty: Entry, mount: Section) -> None:
     medium, limit = section.get("medium"), section.get("sizeLimit")
     if _word(medium).lower() != "memory":
         reading.defect(
@@ -154,6 +154,21 @@ def _empty_dir(reading: Reading, section: Section, empty: Entry, mount: Section)
         f"/dev/shm is a volume in memory{text}; it counts against the pod's memory limit",
         limit or medium,
     )
+    allowed = reading.host_memory_limit_bytes
+    if size is not None and allowed is not None and size >= allowed:
+        memory = container.section("resources").section("limits").get("memory")
+        reading.defect(
+            Defect.HOST_MEMORY,
+            f"/dev/shm may take {format_bytes(size)}, the whole pod has {format_bytes(allowed)}"
+            if size > allowed
+            else f"/dev/shm may take {format_bytes(size)}, all that the pod has",
+            limit,
+            memory,
+            why="A volume in memory counts against the memory limit of the container that writes to it: shared memory of data loaders "
+            "and NCCL reaches that limit before the volume is full, and the kernel kills a rank with signal 9.",
+            fix="raise `resources.limits.memory` to the need of the ranks plus the sizeLimit, or lower the sizeLimit",
+            sure=size > allowed,
+        )
 
 
 def _word(entry: Entry | None) -> str:
