@@ -356,7 +356,7 @@ def test_without_stacks_sharding_is_not_seen() -> None:
 
 
 def test_memory_in_use_is_told_by_its_holders() -> None:
-    seen = view(full())
+    seen = view(full(), capacity=8 * GIB)
     found = outcome("held-by", seen)
     assert cause_of(seen) is Cause.CAPACITY
     assert isinstance(found, Found)
@@ -369,11 +369,11 @@ def test_memory_in_use_is_told_by_its_holders() -> None:
 def test_who_asked_names_the_cause_before_who_holds() -> None:
     world = full()
     world.alloc(600 * MIB, *LOSS)
-    found = outcome("held-by", view(world))
+    found = outcome("held-by", view(world, capacity=8 * GIB))
     assert isinstance(found, Found)
     assert found.cause_class == "capacity:logits"
     world.alloc(600 * MIB, *ADAM_STEP)
-    found = outcome("held-by", view(world))
+    found = outcome("held-by", view(world, capacity=8 * GIB))
     assert isinstance(found, Found)
     assert found.cause_class == "optimizer-step:foreach"
 
@@ -391,7 +391,7 @@ def test_mostly_unknown_memory_lowers_the_confidence() -> None:
     world = world_of()
     world.fill(128 * MIB, "/job/strange.py:1:main", leave=500 * MIB)
     world.alloc(600 * MIB, "/job/strange.py:1:main")
-    found = outcome("held-by", view(world))
+    found = outcome("held-by", view(world, capacity=8 * GIB))
     assert isinstance(found, Found)
     assert found.confidence is Confidence.MEDIUM
     assert found.cause_class == "capacity"
@@ -535,7 +535,7 @@ def test_a_gpu_of_no_usual_size_may_be_shared() -> None:
     assert world.alloc(800 * MIB, *FORWARD) is None
     found = outcome("held-by", view(world))
     assert isinstance(found, Found)
-    assert found.confidence is Confidence.MEDIUM
+    assert (found.cause_class, found.confidence) == ("capacity", Confidence.LOW)
     assert "something else held the rest" in found.explanation
     told = outcome("outside", view(world, capacity=80 * GIB))
     assert isinstance(told, Found)
@@ -545,3 +545,20 @@ def test_a_gpu_of_no_usual_size_may_be_shared() -> None:
     held = outcome("held-by", view(alone))
     assert isinstance(held, Found)
     assert "something else" not in held.explanation
+
+
+def test_a_gpu_smaller_than_any_usual_one_may_be_shared_too() -> None:
+    """8 GiB: a card that nobody trains on, or what others left of a larger one."""
+    found = outcome("held-by", view(full()))
+    assert isinstance(found, Found)
+    assert (found.cause_class, found.confidence) == ("capacity", Confidence.LOW)
+
+
+def test_a_gpu_whose_size_was_told_keeps_the_class_of_its_holder() -> None:
+    world = SnapshotWorld(total=79 * GIB, outside=GIB)
+    world.fill(500 * MIB, *FORWARD, leave=500 * MIB)
+    assert world.alloc(800 * MIB, *FORWARD) is None
+    for capacity in (None, 79 * GIB):
+        found = outcome("held-by", view(world, capacity=capacity))
+        assert isinstance(found, Found)
+        assert (found.cause_class, found.confidence) == ("capacity:activations", Confidence.HIGH)

@@ -70,10 +70,15 @@ def check_held_by(view: SnapshotView) -> Sequence[Outcome]:
             explanation=_explanation(view),
             actions=advice_for(view),
             scope=scope(view),
-            cause_class=cause_class(view) if is_cause else None,
+            cause_class=_class(view) if is_cause else None,
             fault=Fault.CONFIG if is_cause else Fault.UNKNOWN,
         )
     ]
+
+
+def _class(view: SnapshotView) -> str:
+    """Where others may hold the rest of the GPU, who holds most of this process's part is not why it was full."""
+    return "capacity" if _may_be_shared(view) else cause_class(view)
 
 
 def cause_class(view: SnapshotView) -> str:
@@ -124,7 +129,7 @@ def _confidence(view: SnapshotView) -> Confidence:
     if is_unexplained(view):
         return Confidence.LOW
     if _may_be_shared(view):
-        return Confidence.MEDIUM
+        return Confidence.LOW
     untold = share(view.of(*NOT_TOLD), view.moment.live_bytes)
     return Confidence.HIGH if untold < UNTOLD_SHARE and view.moment.is_exact else Confidence.MEDIUM
 
@@ -134,7 +139,7 @@ def _may_be_shared(view: SnapshotView) -> bool:
     if view.capacity_bytes is not None or view.reach is None or view.moment.oom is None:
         return False
     sizes = [gpu_type(name).total_bytes for name in gpu_names()]
-    return view.reach >= min(sizes) and not any(CLOSE_TO_CARD * size <= view.reach <= size for size in sizes)
+    return not any(CLOSE_TO_CARD * size <= view.reach <= size for size in sizes)
 
 
 def _asked(view: SnapshotView) -> tuple[Evidence, ...]:
@@ -175,7 +180,7 @@ def _explanation(view: SnapshotView) -> str:
         return f"No out-of-memory error is recorded, so this is the state when the snapshot was taken. {what}"
     if view.reach is not None and _may_be_shared(view):
         what += (
-            f" Torch and the driver account for {format_bytes(view.reach)}, and no usual GPU has that little more: if this one is larger, "
+            f" Torch and the driver account for {format_bytes(view.reach)}, and no usual GPU is of that size: if this one is larger, "
             "something else held the rest. A snapshot does not hold the GPU's size; the message in the job's log does."
         )
     undone = view.moment.num_undone
