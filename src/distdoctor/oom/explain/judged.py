@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from distdoctor.oom.explain.cause import Cause, Judged, judge
 from distdoctor.oom.explain.causes.peers import with_peers
+from distdoctor.oom.explain.imbalance import less_sure
 from distdoctor.oom.facts.events import ON_HOST, ExplainFacts, Family, OomEvent
 from distdoctor.report.model import Confidence
 
@@ -31,7 +32,9 @@ class Explained:
 
 def explained(facts: ExplainFacts) -> Explained:
     """Judge every event. The lead is the first to fail where the order is known, else the commonest cause's first."""
-    judged = with_peers([judge(event, facts) for event in facts.events])
+    judged = tuple(
+        less_sure(each, facts) for each in with_peers([judge(event, facts) for event in facts.events])
+    )
     return Explained(facts=facts, judged=judged, lead=_lead(judged, facts))
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from distdoctor.oom.explain.cause import Cause, Judged
 from distdoctor.oom.explain.evidence import numbers_of, phase_of, why_of
+from distdoctor.oom.explain.imbalance import uneven_words
 from distdoctor.oom.explain.judged import Explained, is_consequence
 from distdoctor.oom.explain.words import CAUSE_WORDS, FAULT_OF, cause_title, scope_of
 from distdoctor.report import checking
@@ -64,6 +65,8 @@ def _finding(topic: Topic, cause: Cause, group: Sequence[Judged], facts: Explain
     explanation = topic.explanation(lead)
     if lead.alternative is not None:
         explanation += f" It may also be {CAUSE_WORDS[lead.alternative]}: the message fits both."
+    if uneven := uneven_words(lead, facts.facts):
+        explanation += f" {uneven}"
     if all(each.event.went_on for each in ordered):
         explanation += (
             " The log shows the job at work after it: the error was caught, and what it cost is that step."

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from distdoctor.oom.checks.explain.base import ExplainCheck, Topic, outcomes
 from distdoctor.oom.explain.cause import Cause, Judged
 from distdoctor.oom.explain.fixes import ESTIMATE, smaller_job
+from distdoctor.oom.explain.imbalance import in_experts, uneven_actions
 from distdoctor.oom.explain.judged import Explained
 from distdoctor.oom.facts.events import CACHING_ALLOCATORS, ON_HOST, Family, Phase
 from distdoctor.report.checking import Outcome
@@ -51,7 +54,18 @@ def _explanation(judged: Judged) -> str:
 
 
 def _actions(judged: Judged, facts: Explained) -> tuple[Action, ...]:
-    del facts
+    balance = uneven_actions(judged, facts.facts)
+    if not balance:
+        return _smaller(judged)
+    if in_experts(judged.event):
+        return balance
+    equal = (
+        replace(each, text=f"only where all ranks hold the same: {each.text}") for each in _smaller(judged)
+    )
+    return (*balance, *equal)
+
+
+def _smaller(judged: Judged) -> tuple[Action, ...]:
     if judged.cause is Cause.LOGITS and judged.event.phase is not Phase.EVALUATION:
         return (
             Action(
