@@ -111,6 +111,23 @@ def test_memory_of_the_host_or_left_over_is_not_followed() -> None:
     assert report.verdict.cause_class == "capacity:activations"
 
 
+def test_a_run_of_many_thousand_steps_is_followed_from_its_beginning() -> None:
+    report = report_of("allocated", [40 + number / 400 for number in range(12_000)])
+    assert report.verdict.cause_class == "capacity:leak"
+    assert "from 40.0" in str(report.findings)
+
+
+def test_memory_that_rises_while_the_model_is_placed_is_no_growth_over_steps() -> None:
+    lines = [
+        f"[utils.py:782:see_memory_usage] MA {4 * number + 2}.0 GB         Max_MA 79.0 GB         CA 79 GB "
+        for number in range(14)
+    ]
+    request = OomRequest(argv=(), started=datetime.now(timezone.utc), command="oom-explain")
+    for step in ("", "step 1 | loss 2.1"):
+        report = explain_report(request, events_from_text("job.log", "\n".join([*lines, step, FAILED])))
+        assert report.verdict.cause_class == "capacity:activations"
+
+
 def test_growth_is_read_in_linear_time() -> None:
     text = "mem " * 50_000 + "step 3 " + "alloc_" * 20_000
     request = OomRequest(argv=(), started=datetime.now(timezone.utc), command="oom-explain")

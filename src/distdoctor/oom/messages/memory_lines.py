@@ -47,10 +47,12 @@ _POOL = re.compile(r"reserv|cache|pool", re.IGNORECASE)
 _STEP = re.compile(
     r"\b(?:global_?)?(?:[Ss]teps?|STEP|[Ii]ter(?:ation)?s?)\b\W{0,12}(\d{1,9})\b|\bafter (\d{1,9}) iterations|\[\s{0,6}(\d{1,9})/\d{1,9}\]|\|\s{0,4}(\d{1,9})/\d{1,9} \["
 )
+# Before the first of these, memory grows because the model and its states are being placed.
+_BEGINS = re.compile(r"\bloss\b|\b(?:global_?)?(?:[Ss]tep|STEP|[Ii]ter(?:ation)?)\b\W{0,12}\d|Epoch\W{0,3}\d")
 _OTHER_LINE = re.compile(r"[Ee]val|[Vv]alid|[Ll]oading|Tried to allocate")
 
-# Readings of one series that are kept. Our own bound.
-_MAX_READINGS = 100_000
+# Readings of one series that are kept; of longer ones every second, every fourth and so on. Our own bound.
+_MAX_READINGS = 2048
 
 # Readings are put together into this many blocks, each as low as its lowest: what a step takes and gives back, and one long
 # batch, do not count then. Our own choice.
@@ -85,14 +87,34 @@ class _Reading(NamedTuple):
     has_unit: bool
 
 
+class _Series:
+    """Readings at even distances, as many as are kept."""
+
+    def __init__(self) -> None:
+        self.readings: list[_Reading] = []
+        self._stride = 1
+        self._seen = 0
+
+    def add(self, reading: _Reading) -> None:
+        if self._seen % self._stride == 0:
+            if len(self.readings) >= _MAX_READINGS:
+                del self.readings[1::2]
+                self._stride *= 2
+            self.readings.append(reading)
+        self._seen += 1
+
+
 class MemoryLines:
     """The series of a log, by rank and by what they measure."""
 
     def __init__(self, lines: Sequence[LogLine]) -> None:
-        self._series: dict[tuple[Origin, MemoryKind], list[_Reading]] = defaultdict(list)
+        series: dict[tuple[Origin, MemoryKind], _Series] = defaultdict(_Series)
+        has_begun = False
         for index, line in enumerate(lines):
             text = line.text
-            if not any(word in text for word in _WORDS):
+            if not has_begun and _BEGINS.search(text) and not _OTHER_LINE.search(text):
+                has_begun = True
+            if not has_begun or not any(word in text for word in _WORDS):
                 continue
             step = _step(text)
             # Without a step a line about memory may be of anything.
@@ -100,21 +122,33 @@ class MemoryLines:
                 continue
             seen: set[MemoryKind] = set()
             for each in _values(text):
-                series = self._series[line.origin, each.kind]
-                if each.kind not in seen and len(series) < _MAX_READINGS:
+                if each.kind not in seen:
                     seen.add(each.kind)
-                    series.append(_Reading(index, step, each.num_bytes, each.has_unit))
+                    series[line.origin, each.kind].add(_Reading(index, step, each.num_bytes, each.has_unit))
+        self._series = {key: each.readings for key, each in series.items()}
+        self._longest: dict[MemoryKind, list[_Reading]] = {}
+        for (_, kind), readings in self._series.items():
+            if len(readings) > len(self._longest.get(kind, ())):
+                self._longest[kind] = readings
+        self._known: dict[tuple[int, int], MemoryTrend | None] = {}
 
     def before(self, index: int, origin: Origin) -> MemoryTrend | None:
         """The trend before line `index`: of allocated bytes, else of others; of the same rank, else of the one that logs."""
         for kind in MemoryKind:
-            own = self._series.get((origin, kind), [])
-            others = [series for (_, what), series in self._series.items() if what is kind]
-            for series in (own, max(others, key=len, default=[])):
-                trend = _trend(kind, series[: bisect_left(series, index, key=lambda each: each.at)])
+            for readings in (self._series.get((origin, kind), []), self._longest.get(kind, [])):
+                trend = self._trend(kind, readings, index)
                 if trend is not None:
                     return trend
         return None
+
+    def _trend(self, kind: MemoryKind, readings: list[_Reading], index: int) -> MemoryTrend | None:
+        place = bisect_left(readings, index, key=lambda each: each.at)
+        key = (id(readings), place)
+        if place < MIN_READINGS:
+            return None
+        if key not in self._known:
+            self._known[key] = _trend(kind, readings[:place])
+        return self._known[key]
 
 
 def _step(text: str) -> int | None:
