@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from distdoctor.errors import UsageError
 from distdoctor.oom.catalog.gpus import find_gpu_type, gpu_names, gpu_type, parse_cluster
-from distdoctor.oom.catalog.overhead import context_range, cuda_context_range_bytes
 from distdoctor.units import GIB, MIB
 
 
@@ -130,13 +129,3 @@ def test_any_text_gives_a_cluster_or_a_usage_error(text: str) -> None:
 def test_nodes_times_gpus_is_the_number_of_gpus(nodes: int, per_node: int, name: str) -> None:
     cluster = parse_cluster(f"{nodes}x{per_node}x{name}")
     assert (cluster.num_gpus, cluster.gpus_per_node, cluster.type.name) == (nodes * per_node, per_node, name)
-
-
-def test_the_context_has_a_range_for_cuda_and_none_where_nobody_measured() -> None:
-    low, high = cuda_context_range_bytes("hopper") or (0, 0)
-    assert 0 < low < high < 2 * GIB
-    assert cuda_context_range_bytes("cdna") is None
-    older = context_range("volta", cuda=(11, 1))
-    newer = context_range("volta", cuda=(12, 8))
-    assert older is not None and newer is not None
-    assert older.high_bytes > newer.high_bytes

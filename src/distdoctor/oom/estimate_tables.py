@@ -5,7 +5,9 @@ from __future__ import annotations
 from distdoctor.oom.facts.estimate import STATES, Category, MomentBytes, RoleEstimate
 from distdoctor.oom.facts.estimated import EstimateFacts, Variant
 from distdoctor.oom.fit import Fits, fit_of, need_words
+from distdoctor.oom.job import Job
 from distdoctor.oom.pages import FOLDER, pages_of
+from distdoctor.oom.parameters import count_active_parameters
 from distdoctor.report.model import Column, Scalar, Table
 from distdoctor.units import GIB
 
@@ -255,10 +257,18 @@ def _deepspeed(facts: EstimateFacts) -> tuple[Table, ...]:
     )
 
 
+def _count_words(job: Job) -> str:
+    """`46.70e9 parameters, 12.88e9 of them for one token`."""
+    words = f"{job.num_params / 1e9:,.2f}e9 parameters"
+    if job.shape is None or job.shape.moe is None:
+        return words
+    return f"{words}, {count_active_parameters(job.shape) / 1e9:,.2f}e9 of them for one token"
+
+
 def _assumptions(facts: EstimateFacts) -> Table:
     job = facts.job
     rows = [
-        ("model", f"{job.model.name}, {job.num_params / 1e9:,.2f}e9 parameters ({job.model.source})"),
+        ("model", f"{job.model.name}, {_count_words(job)} ({job.model.source})"),
         ("ranks", f"{job.mesh.num_ranks}: {job.mesh.words()}"),
         ("precision", job.precision.value),
         ("optimizer", f"{job.optimizer.value}, {job.optimizer_loop.value}"),

@@ -31,19 +31,6 @@ CUDA_CONTEXT = OverheadRange(
     ),
 )
 
-# The same before kernels were loaded lazily.
-CUDA_CONTEXT_BEFORE_LAZY_LOADING = OverheadRange(
-    low_bytes=300 * MIB,
-    high_bytes=1220 * MIB,
-    what="CUDA context of one process on one GPU, CUDA older than 11.7",
-    sources=(
-        "300 to 400 MB: V100, CUDA 10 (pytorch#20532)",
-        "543 MiB: CUDA 11.5 (pytorch#81257)",
-        "871 MiB: one context of another rank (pytorch#49481)",
-        "1001 MiB: RTX 3090, CUDA 11.1 (pytorch#54564)",
-        "1.19 GiB: V100, one context of another rank (returnn#1469)",
-    ),
-)
 
 # Grows with channels, peers and protocols; a communicator costs nothing before its first collective.
 NCCL_COMMUNICATOR = OverheadRange(
@@ -63,26 +50,3 @@ NCCL_ALL_TO_ALL = OverheadRange(
     what="buffers of one NCCL communicator that exchanges all-to-all or point to point",
     sources=("3.28 GB more after the first all_to_all_single among 8 H100 (nccl#1685)",),
 )
-
-# What makes HIP, and not CUDA, the runtime.
-_AMD = "cdna"
-
-
-def context_range(
-    architecture: str | None = None, *, cuda: tuple[int, int] | None = None
-) -> OverheadRange | None:
-    """Memory of a context on a GPU of this architecture (`GpuType.architecture`); None where nobody measured it (AMD).
-
-    `cuda`: (major, minor) of the CUDA version that torch was built with; None is read as 11.7 or newer.
-    """
-    if architecture == _AMD:
-        return None
-    if cuda is not None and cuda < (11, 7):
-        return CUDA_CONTEXT_BEFORE_LAZY_LOADING
-    return CUDA_CONTEXT
-
-
-def cuda_context_range_bytes(architecture: str | None = None) -> tuple[int, int] | None:
-    """(low, high) of `context_range` in bytes; None where nobody measured it."""
-    found = context_range(architecture)
-    return None if found is None else (found.low_bytes, found.high_bytes)

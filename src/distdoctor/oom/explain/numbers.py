@@ -40,11 +40,6 @@ class Account:
     """A listed process that must be this one: its pid is the host's, seen from inside a container."""
     bogus: tuple[Bogus, ...]
 
-    @property
-    def own_overhead_allowance(self) -> int:
-        """Memory beside the pool that needs no other explanation than this process itself."""
-        return OWN_OVERHEAD_BYTES
-
 
 def account_of(event: OomEvent) -> Account:
     """The numbers of an event put together."""

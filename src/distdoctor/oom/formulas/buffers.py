@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from distdoctor.units import MIB
-
 # DeepSpeed's defaults, in elements (deepspeed/runtime/zero/config.py, 0.19).
 REDUCE_BUCKET = 500_000_000
 ALLGATHER_BUCKET = 500_000_000
 PREFETCH_BUCKET = 50_000_000
-PERSISTENCE_THRESHOLD = 100_000
 MAX_LIVE = 1_000_000_000
-
-# torch.nn.parallel.DistributedDataParallel(bucket_cap_mb=25); the first bucket has 1 MiB.
-DDP_BUCKET_MIB = 25.0
 
 
 def ddp_bucket_bytes(gradient_bytes: float, *, as_view: bool) -> float:
@@ -56,8 +50,3 @@ def pipeline_bytes(
     """Bytes of receive buffers: torch's stages allocate one for each micro-batch and direction, before the first one
     arrives (torch/distributed/pipelining/stage.py, `_prepare_forward_infra` and `_prepare_backward_infra`)."""
     return num_directions * num_micro_batches * tokens * hidden * element / tp
-
-
-def ddp_bucket_count(gradient_bytes: float, bucket_cap_mib: float = DDP_BUCKET_MIB) -> int:
-    """Buckets of DDP, the first of 1 MiB included."""
-    return 1 + int(-(-max(0.0, gradient_bytes - MIB) // (bucket_cap_mib * MIB)))

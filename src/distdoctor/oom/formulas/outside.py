@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from distdoctor.oom.catalog.overhead import CUDA_CONTEXT, NCCL_COMMUNICATOR
+from distdoctor.oom.catalog.overhead import CUDA_CONTEXT, NCCL_ALL_TO_ALL, NCCL_COMMUNICATOR
 from distdoctor.oom.facts.estimate import Range
 from distdoctor.oom.job import Job
 from distdoctor.oom.settings import DataParallel
@@ -11,6 +11,9 @@ from distdoctor.oom.settings import DataParallel
 # 128 and 8 GPUs, allocated by simulation), 38 % for one badly fragmented run (llama-cookbook issue 120), which is left
 # to the advice on fragmentation. The low end is our own: an allocator with expandable segments wastes little.
 SLACK = (0.02, 0.25)
+
+# Groups in which every rank sends to every other one: experts.
+_EXCHANGING = ("ep",)
 
 
 def outside_ranges(job: Job) -> tuple[Range, ...]:
@@ -24,15 +27,20 @@ def outside_ranges(job: Job) -> tuple[Range, ...]:
         )
     ]
     groups = communicators(job)
-    if groups:
-        ranges.append(
-            Range(
-                what=f"NCCL: {', '.join(groups)}",
-                low_bytes=NCCL_COMMUNICATOR.low_bytes * len(groups),
-                high_bytes=NCCL_COMMUNICATOR.high_bytes * len(groups),
-                source=f"{len(groups)} x {'; '.join(NCCL_COMMUNICATOR.sources)}",
+    exchanging = tuple(group for group in groups if group in _EXCHANGING)
+    for kind, names in (
+        (NCCL_COMMUNICATOR, tuple(group for group in groups if group not in exchanging)),
+        (NCCL_ALL_TO_ALL, exchanging),
+    ):
+        if names:
+            ranges.append(
+                Range(
+                    what=f"NCCL: {', '.join(names)}",
+                    low_bytes=kind.low_bytes * len(names),
+                    high_bytes=kind.high_bytes * len(names),
+                    source=f"{len(names)} x {'; '.join(kind.sources)}",
+                )
             )
-        )
     return tuple(ranges)
 
 

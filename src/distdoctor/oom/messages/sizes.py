@@ -13,7 +13,6 @@ NUMBER = r"(?<!\d)(?<!\d[.,'])(\d[\d.,']{0,31})"
 SIZE = NUMBER + r"\s{0,40}(bytes?\b|[KMGTPE]i?B\b|B\b)"
 """Two groups: number and unit."""
 
-_ONE = re.compile(SIZE)
 
 # No machine holds more in one address space today; 2^48 bytes is what x86-64 addresses with four levels of pages.
 ABSURD_BYTES = 1 << 48
@@ -49,8 +48,3 @@ def size_in(pattern: re.Pattern[str], text: str) -> int | None:
         return None
     groups: list[str] = [each for each in match.groups() if each is not None]
     return parse_size(groups[0], groups[1])
-
-
-def any_size(text: str) -> int | None:
-    """Bytes of the first size in `text`."""
-    return size_in(_ONE, text)

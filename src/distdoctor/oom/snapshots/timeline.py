@@ -59,12 +59,6 @@ def live_over_time(events: Events, moment: Moment, *, max_points: int = MAX_POIN
     )
 
 
-def recorded_seconds(events: Events, moment: Moment) -> float | None:
-    """How long the history is, up to the moment; None where it has no times."""
-    end = moment.oom.index if moment.oom is not None else len(events) - 1
-    return _seconds(_time(events, end), _time(events, 0)) if len(events) else None
-
-
 def _time(events: Events, index: int) -> int | None:
     value = events.times_us[index]
     return None if value == NO_TIME else value

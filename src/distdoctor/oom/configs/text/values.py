@@ -12,8 +12,6 @@ _TEMPLATE = re.compile(
     r"\$\{[^}]*\}|\$\([^)]*\)|\$[A-Za-z_]\w*|\{\{.*?\}\}|<[A-Za-z_][\w .-]*>|%[A-Z_]+%|@[A-Z_]{2,}@|__[A-Z][A-Z_]+__|\?\?\?"
 )
 _NUMBER = re.compile(r"[+-]?(?:\d[\d_,]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
-_SUFFIXED = re.compile(r"([\d.]+) ?([kKmMbB])")
-_SUFFIX = {"k": 10**3, "m": 10**6, "b": 10**9}
 _SHELL_DEFAULT = re.compile(r"\$\{[A-Za-z_]\w*:?[-=]([^${}]*)\}")
 
 _TRUE = frozenset({"true", "yes", "on", "1", "y", "t"})
@@ -91,17 +89,6 @@ def as_word(value: Value) -> str | None:
     if isinstance(value, (int, float)):
         return str(value)
     return None
-
-
-def as_count_of_parameters(text: str) -> int | None:
-    """Parameters of `8B`, `1.5b`, `350M`; None for anything else."""
-    found = _SUFFIXED.fullmatch(text.strip())
-    if not found:
-        return None
-    try:
-        return int(float(found.group(1)) * _SUFFIX[found.group(2).lower()])
-    except ValueError:
-        return None
 
 
 _UNITS = {
