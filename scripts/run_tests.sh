@@ -5,7 +5,8 @@ bin=$1
 
 "$bin/python" -m pytest -q -n 2 --dist loadgroup
 
-for version in 3.10 3.12 3.13; do
+# The oldest and the newest that are supported; what stands between them has shown nothing that these do not.
+for version in 3.10 3.13; do
   python=$(ls -d "$HOME"/.pyenv/versions/"$version".*/bin/python 2>/dev/null | tail -n 1 || true)
   [ -n "$python" ] || python=$(command -v "python$version" || true)
   if [ -z "$python" ]; then
