@@ -6,6 +6,18 @@ from typing import Annotated
 
 import typer
 
+from distdoctor.cli.oom_job_options import (
+    GlobalBatch,
+    Gpus,
+    GpusPerNode,
+    MicroBatch,
+    MicroBatches,
+    ModelName,
+    On,
+    PrecisionName,
+    SeqLen,
+    StrategyName,
+)
 from distdoctor.cli.oom_request import make_request
 from distdoctor.cli.options import output_options
 from distdoctor.cli.output import Names, OutputOptions, emit, prepare_outputs
@@ -21,39 +33,16 @@ def config(
         ),
     ],
     *,
-    gpus: Annotated[
-        int | None, typer.Option("--gpus", metavar="N", help="GPUs of the job, where no file says it")
-    ] = None,
-    gpus_per_node: Annotated[
-        int | None, typer.Option("--gpus-per-node", metavar="N", help="GPUs of a host")
-    ] = None,
-    on: Annotated[
-        str | None,
-        typer.Option("--on", metavar="GPUS", help="judge it on these: 16xh100-80gb, 2x8xa100-80gb, 8x24GiB"),
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option("--model", metavar="NAME|FILE", help="llama3-8b, mixtral-8x7b …, or a config.json"),
-    ] = None,
-    strategy: Annotated[
-        str | None, typer.Option("--strategy", help="none, ddp, zero1, zero2, zero3, fsdp2, megatron …")
-    ] = None,
-    precision: Annotated[
-        str | None, typer.Option("--precision", help="fp32, mixed, master or pure16")
-    ] = None,
-    micro_batch: Annotated[
-        int | None,
-        typer.Option("--micro-batch", "--batch-size", help="sequences in one forward pass of a rank"),
-    ] = None,
-    micro_batches: Annotated[
-        int | None, typer.Option("--micro-batches", help="micro-batches between two optimizer steps")
-    ] = None,
-    global_batch: Annotated[
-        int | None, typer.Option("--global-batch", help="sequences of all ranks in one optimizer step")
-    ] = None,
-    seq_len: Annotated[
-        str | None, typer.Option("--seq-len", metavar="N", help="tokens of a sequence: 8192, 8k")
-    ] = None,
+    gpus: Gpus = None,
+    gpus_per_node: GpusPerNode = None,
+    on: On = None,
+    model: ModelName = None,
+    strategy: StrategyName = None,
+    precision: PrecisionName = None,
+    micro_batch: MicroBatch = None,
+    micro_batches: MicroBatches = None,
+    global_batch: GlobalBatch = None,
+    seq_len: SeqLen = None,
     output: OutputOptions,
 ) -> None:
     """Say what launch configurations determine, what they leave open, and what in them contradicts itself.

@@ -6,6 +6,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from distdoctor.cli.oom_job_options import (
+    GlobalBatch,
+    Gpus,
+    GpusPerNode,
+    MicroBatch,
+    MicroBatches,
+    ModelName,
+    On,
+    PrecisionName,
+    SeqLen,
+    StrategyName,
+)
 from distdoctor.cli.oom_request import make_request
 from distdoctor.cli.options import output_options
 from distdoctor.cli.output import Names, OutputOptions, emit, prepare_outputs
@@ -20,10 +32,7 @@ if TYPE_CHECKING:
 @output_options
 def estimate(
     *,
-    model: Annotated[
-        str | None,
-        typer.Option("--model", metavar="NAME|FILE", help="llama3-8b, mixtral-8x7b …, or a config.json"),
-    ] = None,
+    model: ModelName = None,
     params: Annotated[
         str | None, typer.Option("--params", metavar="N", help="only the number of parameters: 7.5e9, 70B")
     ] = None,
@@ -57,14 +66,9 @@ def estimate(
         list[str] | None,
         typer.Option("--config", metavar="FILE", help="a launch configuration; repeatable; options here win"),
     ] = None,
-    on: Annotated[
-        str | None,
-        typer.Option("--on", metavar="GPUS", help="judge it on these: 16xh100-80gb, a100-40gb, 8x24GiB"),
-    ] = None,
-    gpus: Annotated[int | None, typer.Option("--gpus", metavar="N", help="GPUs of the job")] = None,
-    gpus_per_node: Annotated[
-        int | None, typer.Option("--gpus-per-node", metavar="N", help="GPUs of a host [8]")
-    ] = None,
+    on: On = None,
+    gpus: Gpus = None,
+    gpus_per_node: GpusPerNode = None,
     mesh: Annotated[
         str | None,
         typer.Option(
@@ -73,19 +77,8 @@ def estimate(
             help="tp=8, or pp=2,dp_replicate=1,dp_shard=4,cp=1,tp=2,ep=1,etp=1; dp_shard takes what is left",
         ),
     ] = None,
-    strategy: Annotated[
-        str | None,
-        typer.Option(
-            "--strategy", help="none, ddp, zero1, zero2, zero3, fsdp2, megatron, megatron-distopt [fsdp2]"
-        ),
-    ] = None,
-    precision: Annotated[
-        str | None,
-        typer.Option(
-            "--precision",
-            help="bytes of parameter + gradient + states: fp32 or mixed 4+4+8, master 2+2+12, pure16 2+2+4 [by strategy]",
-        ),
-    ] = None,
+    strategy: StrategyName = None,
+    precision: PrecisionName = None,
     optimizer: Annotated[
         str | None,
         typer.Option("--optimizer", help="adamw, adamw-8bit, adafactor, lion, sgd, muon … [adamw]"),
@@ -93,19 +86,10 @@ def estimate(
     optimizer_loop: Annotated[
         str | None, typer.Option("--optimizer-loop", help="foreach, fused or for-loop [foreach]")
     ] = None,
-    micro_batch: Annotated[
-        int | None,
-        typer.Option("--micro-batch", "--batch-size", help="sequences in one forward pass of a rank [1]"),
-    ] = None,
-    micro_batches: Annotated[
-        int | None, typer.Option("--micro-batches", help="micro-batches between two optimizer steps")
-    ] = None,
-    global_batch: Annotated[
-        int | None, typer.Option("--global-batch", help="sequences of all ranks in one optimizer step")
-    ] = None,
-    seq_len: Annotated[
-        str | None, typer.Option("--seq-len", metavar="N", help="tokens of a sequence: 8192, 8k [4096]")
-    ] = None,
+    micro_batch: MicroBatch = None,
+    micro_batches: MicroBatches = None,
+    global_batch: GlobalBatch = None,
+    seq_len: SeqLen = None,
     checkpointing: Annotated[
         str | None,
         typer.Option(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from distdoctor.errors import UsageError
 from distdoctor.oom.mesh import Mesh, build_mesh, check_mesh
@@ -19,6 +20,8 @@ from distdoctor.oom.settings import (
     Settings,
 )
 from distdoctor.oom.shape import Model, ModelShape
+
+T = TypeVar("T")
 
 DEEPSPEED = (DataParallel.ZERO1, DataParallel.ZERO2, DataParallel.ZERO3)
 MEGATRON = (DataParallel.MEGATRON, DataParallel.MEGATRON_DISTRIBUTED, DataParallel.MEGATRON_FSDP)
@@ -155,13 +158,13 @@ def resolve(settings: Settings) -> Job:
         mesh=mesh,
         strategy=strategy,
         precision=precision,
-        optimizer=guess.pick("optimizer", Optimizer.ADAMW, "AdamW"),
+        optimizer=guess.pick(settings.optimizer, Optimizer.ADAMW, "AdamW"),
         optimizer_loop=guess.optimizer_loop(strategy),
-        micro_batch=guess.pick("micro_batch", 1, "1 sequence"),
-        seq_len=guess.pick("seq_len", 4096, "4096 tokens"),
+        micro_batch=guess.pick(settings.micro_batch, 1, "1 sequence"),
+        seq_len=guess.pick(settings.seq_len, 4096, "4096 tokens"),
         num_micro_batches=guess.micro_batches(mesh),
-        checkpointing=guess.pick("checkpointing", Checkpointing.NONE, "no checkpointing"),
-        attention=guess.pick("attention", Attention.FLASH, "flash attention"),
+        checkpointing=guess.pick(settings.checkpointing, Checkpointing.NONE, "no checkpointing"),
+        attention=guess.pick(settings.attention, Attention.FLASH, "flash attention"),
         schedule=schedule,
         virtual_stages=virtual,
         reshard_after_forward=reshard,
@@ -188,8 +191,8 @@ class _Defaults:
     def assume(self, text: str) -> None:
         self.assumed.append(text)
 
-    def pick(self, name: str, default, words: str):  # type: ignore[no-untyped-def]  # the type is that of the field
-        said = getattr(self.settings, name)
+    def pick(self, said: T | None, default: T, words: str) -> T:
+        """What was said, else the default, which is then told."""
         if said is None:
             self.assume(words)
             return default
