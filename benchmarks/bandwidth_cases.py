@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
-from distdoctor.nccl_bench.build import BenchRequest
 from distdoctor.nccl_bench.from_files import report_of_files
 from distdoctor.report.model import Finding, Severity
+from distdoctor.report.request import ReportRequest
 
 LOUD = (Severity.WARNING, Severity.CRITICAL)
 
@@ -93,7 +93,7 @@ def main() -> int:
     if not all((options.cases / name / "index.json").is_file() for name, _ in kinds):
         print(f"no cases in {options.cases}")
         return 0
-    request = BenchRequest(argv=(), started=datetime.now(timezone.utc))
+    request = ReportRequest(command="nccl-bench", argv=(), started=datetime.now(timezone.utc))
     accused = 0
     for name, read in kinds:
         cases = read(options.cases / name)

@@ -20,8 +20,8 @@ from pathlib import Path
 from distdoctor.errors import InputError
 from distdoctor.oom.explain.build import explain_report
 from distdoctor.oom.messages.from_files import events_from_files
-from distdoctor.oom.request import OomRequest
 from distdoctor.report.model import Report
+from distdoctor.report.request import ReportRequest
 
 NOTHING = "none"
 
@@ -58,7 +58,7 @@ def score(folder: Path) -> list[Scored]:
 
 
 def _scored(path: Path, label: str) -> Scored:
-    request = OomRequest(argv=(), started=datetime.now(timezone.utc), command="oom-explain")
+    request = ReportRequest(argv=(), started=datetime.now(timezone.utc), command="oom-explain")
     try:
         facts, inputs = events_from_files([str(path)])
     except InputError:

@@ -14,10 +14,10 @@ from distdoctor.cli import nccl_bench_live
 from distdoctor.cli.nccl_bench_live import _giving_way, _ProgressLine, _Speaker
 from distdoctor.cli.output import Prepared
 from distdoctor.errors import UsageError
-from distdoctor.nccl_bench.build import BenchRequest
 from distdoctor.nccl_bench.measured import Measured
 from distdoctor.nccl_bench.options import BenchOptions
 from distdoctor.ranks.agent_noise import STDERR_IS_TERMINAL
+from distdoctor.report.request import ReportRequest
 from distdoctor.units import MIB
 from nccl_bench.bench_builders import live, row
 
@@ -46,7 +46,9 @@ def test_what_a_busy_host_explains_is_not_told_early(
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
     rows = [row(size * MIB, time_us=1000 * size, repeats_us=(1000, 2200, 1010)) for size in (4, 16, 64)]
     facts = replace(live(tuple(rows)), contention=())
-    request = BenchRequest(argv=(), started=datetime(2026, 11, 30, tzinfo=timezone.utc))
+    request = ReportRequest(
+        command="nccl-bench", argv=(), started=datetime(2026, 11, 30, tzinfo=timezone.utc)
+    )
     speaker = _Speaker(BenchOptions(), request, cast(Prepared, None), None, under_launcher=False)
     quiet = replace(speaker._contention(facts)[0], involuntary_switches_per_s=0.0, cpu_pressure_pct=None)
     monkeypatch.setattr(speaker, "_facts", lambda measured: facts)

@@ -8,16 +8,17 @@ from pathlib import Path
 import pytest
 
 from distdoctor.errors import InputError
-from distdoctor.nccl_bench.build import BenchRequest, bench_report
+from distdoctor.nccl_bench.build import bench_report
 from distdoctor.nccl_bench.from_files import read_baseline, report_of_files
 from distdoctor.nccl_bench.readers.own_report import facts_of_report
 from distdoctor.report.codec import encode
 from distdoctor.report.model import Status
+from distdoctor.report.request import ReportRequest
 from distdoctor.report.seal import seal
 from distdoctor.report.unread import name_unread
 from nccl_bench.bench_builders import flat_rows, live
 
-REQUEST = BenchRequest(argv=(), started=datetime(2026, 11, 30, tzinfo=timezone.utc))
+REQUEST = ReportRequest(command="nccl-bench", argv=(), started=datetime(2026, 11, 30, tzinfo=timezone.utc))
 
 TABLE = """\
 #                                                              out-of-place                       in-place

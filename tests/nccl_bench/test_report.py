@@ -7,18 +7,19 @@ from datetime import datetime, timezone
 
 import pytest
 
-from distdoctor.nccl_bench.build import BenchRequest, bench_report
+from distdoctor.nccl_bench.build import bench_report
 from distdoctor.nccl_bench.facts.bench import BenchFacts, Contention, Stopped
 from distdoctor.nccl_bench.facts.matrix import Matrix, PairTime
 from distdoctor.nccl_bench.facts.rows import NotMeasured, Row
 from distdoctor.nccl_bench.tables import MEASUREMENT_COLUMNS, MEASUREMENTS, main_rows
 from distdoctor.report.model import Report, Severity, Status, Table
 from distdoctor.report.render.terminal import render_terminal
+from distdoctor.report.request import ReportRequest
 from distdoctor.report.seal import seal
 from distdoctor.units import GIB, KIB, MIB
 from nccl_bench.bench_builders import flat_rows, live, places, row, table
 
-REQUEST = BenchRequest(argv=(), started=datetime(2026, 11, 30, tzinfo=timezone.utc))
+REQUEST = ReportRequest(command="nccl-bench", argv=(), started=datetime(2026, 11, 30, tzinfo=timezone.utc))
 SIZES = (KIB, 64 * KIB, MIB, 512 * MIB, 8 * GIB)
 
 

@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 
-from distdoctor.nccl_bench.build import BenchRequest, bench_report
+from distdoctor.nccl_bench.build import bench_report
 from distdoctor.nccl_bench.facts.bench import BenchFacts, Origin, Stopped
 from distdoctor.nccl_bench.facts.rows import Row
 from distdoctor.nccl_bench.tables import bench_tables
 from distdoctor.report.model import Table
+from distdoctor.report.request import ReportRequest
 from distdoctor.units import KIB, MIB
 from nccl_bench.bench_builders import flat_rows, live, row
 
-REQUEST = BenchRequest(argv=(), started=datetime(2026, 11, 30, tzinfo=timezone.utc))
+REQUEST = ReportRequest(command="nccl-bench", argv=(), started=datetime(2026, 11, 30, tzinfo=timezone.utc))
 SIX = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "gather")
 
 

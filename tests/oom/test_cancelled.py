@@ -8,14 +8,14 @@ import pytest
 
 from distdoctor.oom.explain.build import explain_report
 from distdoctor.oom.messages.from_files import events_from_text
-from distdoctor.oom.request import OomRequest
 from distdoctor.report.model import Confidence, Status, Verdict
+from distdoctor.report.request import ReportRequest
 
 KILLED = "failed (exitcode: -9) local_rank: 0 (pid: 140) of binary: /usr/bin/python3"
 
 
 def verdict_of(*lines: str) -> Verdict:
-    request = OomRequest(argv=(), started=datetime.now(timezone.utc), command="oom-explain")
+    request = ReportRequest(argv=(), started=datetime.now(timezone.utc), command="oom-explain")
     return explain_report(request, events_from_text("job.log", "\n".join(lines))).verdict
 
 

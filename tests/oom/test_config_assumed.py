@@ -6,8 +6,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from distdoctor.oom.configs.files import report_of_configs
-from distdoctor.oom.request import OomRequest
 from distdoctor.report.model import Report, Severity
+from distdoctor.report.request import ReportRequest
 
 
 def report_of(folder: Path, **files: str) -> Report:
@@ -16,7 +16,7 @@ def report_of(folder: Path, **files: str) -> Report:
         path = folder / name.replace("__", ".")
         path.write_text(text)
         paths.append(str(path))
-    request = OomRequest(argv=(), started=datetime.now(timezone.utc), command="oom-config")
+    request = ReportRequest(argv=(), started=datetime.now(timezone.utc), command="oom-config")
     return report_of_configs(request, paths)
 
 

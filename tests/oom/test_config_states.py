@@ -5,17 +5,17 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from pathlib import Path
 
-from distdoctor.cli.oom_request import make_request
 from distdoctor.cli.output import OutputOptions
+from distdoctor.cli.request import make_request
 from distdoctor.oom.checks.config.states import CHECK
 from distdoctor.oom.configs.files import report_of_configs
 from distdoctor.oom.configs.join import config_facts
 from distdoctor.oom.configs.read import read_config_text
 from distdoctor.oom.models.presets import preset
-from distdoctor.oom.request import OomRequest
 from distdoctor.oom.settings import Settings
 from distdoctor.report.checking import Found, NotSeen, Outcome, Passed
 from distdoctor.report.model import Severity
+from distdoctor.report.request import ReportRequest
 
 NEMO = """name: megatron_llama
 trainer: {devices: 1, num_nodes: 1, precision: %s, accelerator: gpu}
@@ -90,7 +90,7 @@ def test_what_it_needs_is_said_in_the_verdict(tmp_path: Path) -> None:
         "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 8\n"
         "num_machines: 1\nfsdp_config: {fsdp_version: 2, fsdp_reshard_after_forward: true}\n"
     )
-    request = OomRequest(argv=(), started=datetime.now(timezone.utc))
+    request = ReportRequest(command="oom-config", argv=(), started=datetime.now(timezone.utc))
     given = Settings(model=preset("llama3-8b"), gpu_type="h100-80gb", micro_batch=1, seq_len=4096)
     verdict = report_of_configs(request, [str(file)], given=given).verdict
     assert verdict.status.value == "ok"

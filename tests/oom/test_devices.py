@@ -9,7 +9,7 @@ import pytest
 
 from distdoctor.oom.explain.build import explain_report
 from distdoctor.oom.messages.from_files import events_from_text
-from distdoctor.oom.request import OomRequest
+from distdoctor.report.request import ReportRequest
 from oom.oom_texts import (
     EVALUATES,
     IN_BACKWARD,
@@ -47,7 +47,7 @@ _OF_NVIDIA = re.compile(r"torch\.cuda|nvidia|more sharding|PYTORCH_CUDA|CUDA_VIS
 
 
 def advice(text: str) -> str:
-    request = OomRequest(argv=(), started=datetime.now(timezone.utc), command="oom-explain")
+    request = ReportRequest(argv=(), started=datetime.now(timezone.utc), command="oom-explain")
     report = explain_report(request, events_from_text("job.log", text))
     told = [f"{a.text} {a.command or ''}" for each in report.findings for a in each.actions]
     told += [each.explanation for each in report.findings]

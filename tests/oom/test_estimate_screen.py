@@ -13,10 +13,10 @@ from distdoctor.oom.estimate_build import estimate_report
 from distdoctor.oom.facts.estimated import EstimateFacts
 from distdoctor.oom.job import resolve
 from distdoctor.oom.models.presets import preset
-from distdoctor.oom.request import OomRequest
 from distdoctor.oom.settings import Adapter, Settings
 from distdoctor.oom.variants import variants_of
 from distdoctor.report.render.terminal import SCREEN_ROWS, render_terminal
+from distdoctor.report.request import ReportRequest
 from distdoctor.report.seal import seal
 
 
@@ -32,7 +32,7 @@ def screen(model: str, gpus: str, *, compare: bool, **said: object) -> list[str]
     return render_terminal(
         seal(
             estimate_report(
-                OomRequest(command="oom-estimate", argv=(), started=datetime.now(timezone.utc)), facts
+                ReportRequest(command="oom-estimate", argv=(), started=datetime.now(timezone.utc)), facts
             )
         ),
         width=80,

@@ -14,8 +14,8 @@ from distdoctor.oom.checks.explain.all import EXPLAIN_CHECKS
 from distdoctor.oom.explain.build import explain_report
 from distdoctor.oom.explain.changes import explain_changes
 from distdoctor.oom.messages.from_files import events_from_files, events_from_text
-from distdoctor.oom.request import OomRequest
 from distdoctor.report.model import CheckState, Report, Severity, Status
+from distdoctor.report.request import ReportRequest
 from oom.oom_texts import (
     ADVICE_OLD,
     EVALUATES,
@@ -44,7 +44,7 @@ SHARED = ROOT.parent / "shared" / "cases" / "oom_logs"
 
 
 def report_of(text: str, **options: object) -> Report:
-    request = OomRequest(argv=(), started=datetime.now(timezone.utc), command="oom-explain")
+    request = ReportRequest(argv=(), started=datetime.now(timezone.utc), command="oom-explain")
     return explain_report(request, events_from_text("job.log", text), **options)  # type: ignore[arg-type]
 
 

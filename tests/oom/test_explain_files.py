@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from distdoctor.cli.oom_request import make_request
 from distdoctor.cli.output import OutputOptions
+from distdoctor.cli.request import make_request
 from distdoctor.oom.explain.files import report_of_files
 from distdoctor.report.model import Report, Status
 from distdoctor.units import GIB, MIB

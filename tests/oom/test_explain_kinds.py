@@ -6,8 +6,8 @@ from datetime import datetime, timezone
 
 from distdoctor.oom.explain.build import explain_report
 from distdoctor.oom.messages.from_files import events_from_text
-from distdoctor.oom.request import OomRequest
 from distdoctor.report.model import Confidence, Report
+from distdoctor.report.request import ReportRequest
 from oom.oom_texts import IN_MLP, modern
 
 FULL = modern("448.00 MiB", "79.15 GiB", "220.56 MiB", "78.02 GiB", "1.05 MiB", process="78.92 GiB")
@@ -17,7 +17,7 @@ def report_of(*frames: tuple[str, str, str], message: str = FULL, before: str = 
     lines = [before, "Traceback (most recent call last):"]
     for file, function, code in frames:
         lines += [f'  File "{file}", line 10, in {function}', f"    {code}"]
-    request = OomRequest(argv=(), started=datetime.now(timezone.utc), command="oom-explain")
+    request = ReportRequest(argv=(), started=datetime.now(timezone.utc), command="oom-explain")
     return explain_report(request, events_from_text("job.log", "\n".join([*lines, message])))
 
 
@@ -91,7 +91,7 @@ def test_clipping_is_not_helped_by_smaller_states() -> None:
 def test_the_cache_of_keys_and_values() -> None:
     assert report_of(SAMPLE, UPDATE).verdict.cause_class == "capacity:kv-cache"
     assert report_of(*IN_MLP).verdict.cause_class != "capacity:kv-cache"
-    request = OomRequest(argv=(), started=datetime.now(timezone.utc), command="oom-explain")
+    request = ReportRequest(argv=(), started=datetime.now(timezone.utc), command="oom-explain")
     text = "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`"
     server = explain_report(request, events_from_text("vllm.log", text))
     assert server.verdict.cause_class == "capacity:kv-cache"

@@ -11,8 +11,8 @@ from distdoctor.oom.explain.build import explain_report
 from distdoctor.oom.facts.events import Family, Phase
 from distdoctor.oom.messages.from_files import events_from_text
 from distdoctor.oom.messages.read import read_messages
-from distdoctor.oom.request import OomRequest
 from distdoctor.report.model import Status, Verdict
+from distdoctor.report.request import ReportRequest
 from distdoctor.units import GIB
 from oom.oom_texts import FULL, IN_BACKWARD, legacy, modern, traceback
 
@@ -100,7 +100,7 @@ def test_a_line_of_json_names_its_rank() -> None:
 
 
 def verdict_of(text: str) -> Verdict:
-    request = OomRequest(argv=(), started=datetime.now(timezone.utc), command="oom-explain")
+    request = ReportRequest(argv=(), started=datetime.now(timezone.utc), command="oom-explain")
     return explain_report(request, events_from_text("job.log", text)).verdict
 
 
@@ -181,7 +181,7 @@ def test_ranks_on_one_gpu_are_peers_where_their_pools_add_up() -> None:
 )
 def test_processes_are_looked_for_with_the_vendors_tool(device: str, tool: str) -> None:
     text = legacy("22.00 MiB", "60.97 GiB", "10.24 GiB", "19.52 MiB", "10.65 GiB", device=device)
-    request = OomRequest(argv=(), started=datetime.now(timezone.utc), command="oom-explain")
+    request = ReportRequest(argv=(), started=datetime.now(timezone.utc), command="oom-explain")
     (found,) = (
         each for each in explain_report(request, events_from_text("x", text)).findings if each.cause_class
     )

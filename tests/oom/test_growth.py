@@ -9,8 +9,8 @@ import pytest
 
 from distdoctor.oom.explain.build import explain_report
 from distdoctor.oom.messages.from_files import events_from_text
-from distdoctor.oom.request import OomRequest
 from distdoctor.report.model import CheckState, Confidence, Report
+from distdoctor.report.request import ReportRequest
 from oom.oom_texts import IN_MLP, modern, traceback
 
 OOM = modern("448.00 MiB", "79.15 GiB", "220.56 MiB", "77.02 GiB", "101.05 MiB", process="78.92 GiB")
@@ -41,7 +41,7 @@ ALLOCATED = ("megatron", "deepspeed", "allocated")
 
 def report_of(style: str, values: list[float], failed: str = FAILED) -> Report:
     lines = [STYLES[style](10 * (number + 1), value) for number, value in enumerate(values)]
-    request = OomRequest(argv=(), started=datetime.now(timezone.utc), command="oom-explain")
+    request = ReportRequest(argv=(), started=datetime.now(timezone.utc), command="oom-explain")
     return explain_report(request, events_from_text("job.log", "\n".join([*lines, failed])))
 
 
@@ -106,7 +106,7 @@ def test_memory_of_the_host_or_left_over_is_not_followed() -> None:
         f"step {10 * number} | cpu mem {40 + 3 * number} GB | free memory {70 - number} GB"
         for number in range(15)
     ]
-    request = OomRequest(argv=(), started=datetime.now(timezone.utc), command="oom-explain")
+    request = ReportRequest(argv=(), started=datetime.now(timezone.utc), command="oom-explain")
     report = explain_report(request, events_from_text("job.log", "\n".join([*lines, FAILED])))
     assert report.verdict.cause_class == "capacity:activations"
 
@@ -122,7 +122,7 @@ def test_memory_that_rises_while_the_model_is_placed_is_no_growth_over_steps() -
         f"[utils.py:782:see_memory_usage] MA {4 * number + 2}.0 GB         Max_MA 79.0 GB         CA 79 GB "
         for number in range(14)
     ]
-    request = OomRequest(argv=(), started=datetime.now(timezone.utc), command="oom-explain")
+    request = ReportRequest(argv=(), started=datetime.now(timezone.utc), command="oom-explain")
     for step in ("", "step 1 | loss 2.1"):
         report = explain_report(request, events_from_text("job.log", "\n".join([*lines, step, FAILED])))
         assert report.verdict.cause_class == "capacity:activations"
@@ -130,5 +130,5 @@ def test_memory_that_rises_while_the_model_is_placed_is_no_growth_over_steps() -
 
 def test_growth_is_read_in_linear_time() -> None:
     text = "mem " * 50_000 + "step 3 " + "alloc_" * 20_000
-    request = OomRequest(argv=(), started=datetime.now(timezone.utc), command="oom-explain")
+    request = ReportRequest(argv=(), started=datetime.now(timezone.utc), command="oom-explain")
     assert explain_report(request, events_from_text("job.log", f"{text}\n{FAILED}")).verdict.cause_class

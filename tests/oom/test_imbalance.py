@@ -8,8 +8,8 @@ import pytest
 
 from distdoctor.oom.explain.build import explain_report
 from distdoctor.oom.messages.from_files import events_from_text
-from distdoctor.oom.request import OomRequest
 from distdoctor.report.model import Confidence, Report
+from distdoctor.report.request import ReportRequest
 from oom.oom_texts import IN_MLP, MOVES_MODEL, modern, prefixed, traceback
 
 OOM = modern("448.00 MiB", "79.15 GiB", "220.56 MiB", "78.02 GiB", "1.05 MiB", process="78.92 GiB")
@@ -31,7 +31,7 @@ WORLD = "world_size: 16\nstep 12 | loss 2.1\n"
 
 
 def report_of(*texts: str) -> Report:
-    request = OomRequest(argv=(), started=datetime.now(timezone.utc), command="oom-explain")
+    request = ReportRequest(argv=(), started=datetime.now(timezone.utc), command="oom-explain")
     return explain_report(request, events_from_text("job.log", "\n".join(texts)))
 
 

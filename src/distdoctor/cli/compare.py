@@ -72,8 +72,8 @@ def compare(
 def _read_sides(files: list[str], output: OutputOptions) -> tuple[list[Side], list[InputFile]]:
     """Reports as they are; of text, one report for each host in it. Raises InputError for a path that is not there."""
     from distdoctor.cli.env import make_request
-    from distdoctor.cli.nccl_bench import make_bench_request
     from distdoctor.cli.report import read_reports
+    from distdoctor.cli.request import make_request as make_report_request
     from distdoctor.env.text_report import reports_from_text
     from distdoctor.evidence import read_evidence
     from distdoctor.explain import sort_evidence
@@ -92,7 +92,7 @@ def _read_sides(files: list[str], output: OutputOptions) -> tuple[list[Side], li
                 inputs += [read_evidence(each.label).input_file("distdoctor report") for each in read]
                 inputs += unread
             elif reader.name == "nccl-bench":
-                tables, told = reports_of_tables(make_bench_request(output, command="compare"), paths)
+                tables, told = reports_of_tables(make_report_request(output, command="compare"), paths)
                 sides += [Side(label=label, report=report) for label, report in tables]
                 inputs += told
             else:

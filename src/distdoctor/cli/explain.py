@@ -53,14 +53,14 @@ def _build(reader: EvidenceReader, paths: Sequence[str], output: OutputOptions) 
     from distdoctor.report.merge import merge_reports
 
     if reader.name == "nccl-bench":
-        from distdoctor.cli.nccl_bench import make_bench_request
+        from distdoctor.cli.request import make_request as make_report_request
         from distdoctor.nccl_bench.from_files import report_of_files
 
-        return report_of_files(make_bench_request(output, command="explain"), paths)
+        return report_of_files(make_report_request(output, command="explain"), paths)
     if reader.name in ("oom", "oom config"):
-        from distdoctor.cli.oom_request import make_request as make_oom_request
+        from distdoctor.cli.request import make_request as make_report_request
 
-        request = make_oom_request(output, command="explain")
+        request = make_report_request(output, command="explain")
         if reader.name == "oom":
             from distdoctor.oom.explain.files import report_of_files as report_of_failures
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,10 +11,10 @@ import typer
 
 from distdoctor.cli.options import TimeLimit, Timeout, output_options
 from distdoctor.cli.output import Names, OutputOptions, emit, prepare_outputs
+from distdoctor.cli.request import make_request
 from distdoctor.errors import UsageError
 
 if TYPE_CHECKING:
-    from distdoctor.nccl_bench.build import BenchRequest
     from distdoctor.nccl_bench.options import BenchOptions
 
 
@@ -160,29 +159,12 @@ def nccl_bench(
     raise typer.Exit(_live(options, baseline, output))
 
 
-def make_bench_request(output: OutputOptions, *, command: str = "nccl-bench") -> BenchRequest:
-    """How the report was asked for: site file, what is ignored."""
-    from distdoctor.cli.known_ids import check_ids
-    from distdoctor.nccl_bench.build import BenchRequest
-    from distdoctor.report.site import load_site
-
-    check_ids(output.only, output.ignore)
-    return BenchRequest(
-        command=command,
-        argv=tuple(sys.argv[1:]),
-        started=datetime.now(timezone.utc),
-        site=load_site(output.site, os.environ),
-        ignore=output.ignore,
-        only=output.only,
-    )
-
-
 def _from_files(files: list[str], baseline: str | None, output: OutputOptions) -> int:
     from distdoctor.nccl_bench.from_files import report_of_files
     from distdoctor.report.unread import name_unread
 
     prepared = prepare_outputs(output, Names(command="nccl-bench", host="files"))
-    request = make_bench_request(output)
+    request = make_request(output, command="nccl-bench")
     report = report_of_files(request, files, baseline=baseline)
     return emit(name_unread(report), prepared)
 
@@ -211,7 +193,9 @@ def _live(options: BenchOptions, baseline: str | None, output: OutputOptions) ->
 
     identity = detect_identity(os.environ)
     prepared = prepare_outputs(output, names_of("nccl-bench", identity))
-    return run_live(identity, options, make_bench_request(output), prepared, baseline=baseline)
+    return run_live(
+        identity, options, make_request(output, command="nccl-bench"), prepared, baseline=baseline
+    )
 
 
 def _with_saved_baseline(output: OutputOptions, path: Path | None) -> OutputOptions:

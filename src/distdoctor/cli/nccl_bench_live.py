@@ -16,7 +16,7 @@ from distdoctor.cli.output import Prepared, emit
 from distdoctor.cli.speaking import speak, speak_for_host
 from distdoctor.errors import DistdoctorError
 from distdoctor.exit_codes import ExitCode
-from distdoctor.nccl_bench.build import BenchRequest, bench_report
+from distdoctor.nccl_bench.build import bench_report
 from distdoctor.nccl_bench.facts.bench import BenchFacts, Contention
 from distdoctor.nccl_bench.measure.disturbance import Disturbance
 from distdoctor.nccl_bench.options import JOIN_TIMEOUT_S, BenchOptions
@@ -24,6 +24,7 @@ from distdoctor.ranks.agent_noise import STDERR_IS_TERMINAL
 from distdoctor.ranks.identity import RankIdentity
 from distdoctor.ranks.quiet import should_speak
 from distdoctor.ranks.status import is_launched_by_us, write_status
+from distdoctor.report.request import ReportRequest
 
 if TYPE_CHECKING:
     from distdoctor.nccl_bench.measure.sweep import Progress
@@ -39,7 +40,7 @@ _GIVE_WAY_S = 5.0
 def run_live(
     identity: RankIdentity,
     options: BenchOptions,
-    request: BenchRequest,
+    request: ReportRequest,
     prepared: Prepared,
     *,
     baseline: str | None,
@@ -105,7 +106,7 @@ class _Speaker:
     def __init__(
         self,
         options: BenchOptions,
-        request: BenchRequest,
+        request: ReportRequest,
         prepared: Prepared,
         baseline: BenchFacts | None,
         *,

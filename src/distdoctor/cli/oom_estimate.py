@@ -18,9 +18,9 @@ from distdoctor.cli.oom_job_options import (
     SeqLen,
     StrategyName,
 )
-from distdoctor.cli.oom_request import make_request
 from distdoctor.cli.options import output_options
 from distdoctor.cli.output import Names, OutputOptions, emit, prepare_outputs
+from distdoctor.cli.request import make_request
 
 if TYPE_CHECKING:
     from distdoctor.oom.catalog.gpus import Cluster

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from distdoctor.cli.oom_request import make_request
 from distdoctor.cli.options import output_options
 from distdoctor.cli.output import Names, OutputOptions, emit, prepare_outputs
+from distdoctor.cli.request import make_request
 
 
 @output_options

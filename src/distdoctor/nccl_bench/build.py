@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
 
 from msgspec.structs import replace
 
@@ -17,23 +15,12 @@ from distdoctor.nccl_bench.verdict import bench_verdict, pairs_left_out
 from distdoctor.report.assemble import build_report
 from distdoctor.report.checking import run_checks
 from distdoctor.report.model import CheckResult, Finding, InputFile, Report, SkipCause, Skipped, Subject
-from distdoctor.report.site import Site, apply_site
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BenchRequest:
-    """How the report was asked for."""
-
-    argv: tuple[str, ...]
-    started: datetime
-    command: str = "nccl-bench"
-    site: Site = field(default_factory=Site)
-    ignore: tuple[str, ...] = ()
-    only: tuple[str, ...] = ()
+from distdoctor.report.request import ReportRequest
+from distdoctor.report.site import apply_site
 
 
 def bench_report(
-    request: BenchRequest,
+    request: ReportRequest,
     all_facts: Sequence[BenchFacts],
     *,
     beside: Report | None = None,

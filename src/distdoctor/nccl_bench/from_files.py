@@ -7,16 +7,17 @@ from dataclasses import replace
 
 from distdoctor.errors import InputError
 from distdoctor.evidence import STDIN, find_files, read_bounded, read_head
-from distdoctor.nccl_bench.build import BenchRequest, bench_report
+from distdoctor.nccl_bench.build import bench_report
 from distdoctor.nccl_bench.facts.bench import BenchFacts
 from distdoctor.nccl_bench.readers.files import facts_from_files
 from distdoctor.nccl_bench.readers.nccl_log_merge import merge_logs
 from distdoctor.nccl_bench.readers.own_report import facts_of_report
 from distdoctor.report.codec import MAX_REPORT_BYTES, decode
 from distdoctor.report.model import InputFile, Report
+from distdoctor.report.request import ReportRequest
 
 
-def report_of_files(request: BenchRequest, paths: Sequence[str], *, baseline: str | None = None) -> Report:
+def report_of_files(request: ReportRequest, paths: Sequence[str], *, baseline: str | None = None) -> Report:
     """The report over tables and logs in files. Raises InputError when none can be read."""
     files = find_files(paths)
     own = [path for path in files if _is_own_report(path)]
@@ -63,7 +64,7 @@ def _join_logs(all_facts: tuple[BenchFacts, ...]) -> tuple[BenchFacts, ...]:
 
 
 def reports_of_tables(
-    request: BenchRequest, paths: Sequence[str]
+    request: ReportRequest, paths: Sequence[str]
 ) -> tuple[list[tuple[str, Report]], list[InputFile]]:
     """(file, its report) for each table, and what became of each file. Raises InputError when none can be read."""
     facts, inputs = facts_from_files(paths)

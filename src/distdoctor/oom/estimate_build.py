@@ -19,7 +19,6 @@ from distdoctor.oom.estimate_tables import (
 from distdoctor.oom.facts.estimate import Category
 from distdoctor.oom.facts.estimated import EstimateFacts
 from distdoctor.oom.fit import Fits, gpu_words
-from distdoctor.oom.request import OomRequest
 from distdoctor.report.assemble import MAX_TITLE, build_report
 from distdoctor.report.checking import run_checks
 from distdoctor.report.model import (
@@ -32,11 +31,14 @@ from distdoctor.report.model import (
     Subject,
     Verdict,
 )
+from distdoctor.report.request import ReportRequest
 from distdoctor.report.site import apply_site
 from distdoctor.units import GIB
 
 
-def estimate_report(request: OomRequest, facts: EstimateFacts, *, inputs: Sequence[InputFile] = ()) -> Report:
+def estimate_report(
+    request: ReportRequest, facts: EstimateFacts, *, inputs: Sequence[InputFile] = ()
+) -> Report:
     """The report over one estimate, and over its variants where they were asked for."""
     wanted = [check for check in ESTIMATE_CHECKS if not request.only or check.id in request.only]
     if facts.variants:

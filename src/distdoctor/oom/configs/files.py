@@ -20,7 +20,6 @@ from distdoctor.oom.estimate_tables import estimate_tables
 from distdoctor.oom.facts.estimated import EstimateFacts
 from distdoctor.oom.facts.launch import ConfigFacts, Defect, LaunchConfig
 from distdoctor.oom.job import resolve
-from distdoctor.oom.request import OomRequest
 from distdoctor.oom.settings import Settings
 from distdoctor.report.assemble import MAX_TITLE, build_report
 from distdoctor.report.checking import run_checks
@@ -34,10 +33,13 @@ from distdoctor.report.model import (
     Table,
     Verdict,
 )
+from distdoctor.report.request import ReportRequest
 from distdoctor.report.site import apply_site
 
 
-def report_of_configs(request: OomRequest, paths: Sequence[str], *, given: Settings | None = None) -> Report:
+def report_of_configs(
+    request: ReportRequest, paths: Sequence[str], *, given: Settings | None = None
+) -> Report:
     """The report over the configurations of one job; what is `given` wins. Raises InputError when none can be read."""
     configs, inputs = read_configs(paths)
     facts = config_facts(configs, given)

@@ -14,10 +14,10 @@ from distdoctor.oom.explain.missing import missing_evidence
 from distdoctor.oom.explain.tables import explain_tables
 from distdoctor.oom.explain.verdict import explain_verdict
 from distdoctor.oom.facts.events import ExplainFacts
-from distdoctor.oom.request import OomRequest
 from distdoctor.report.assemble import build_report
 from distdoctor.report.checking import run_checks
 from distdoctor.report.model import CheckState, Culprit, GpuRef, InputFile, Report, RuledOut, Subject
+from distdoctor.report.request import ReportRequest
 from distdoctor.report.site import apply_site
 
 # Culprits that are named one by one; the scope of the finding holds all. Our own bound.
@@ -25,7 +25,7 @@ _MAX_CULPRITS = 8
 
 
 def explain_report(
-    request: OomRequest,
+    request: ReportRequest,
     facts: ExplainFacts,
     *,
     inputs: Sequence[InputFile] = (),

@@ -12,7 +12,6 @@ from distdoctor.evidence import STDIN, find_files, read_head
 from distdoctor.oom.explain.build import explain_report
 from distdoctor.oom.facts.events import ExplainFacts
 from distdoctor.oom.messages.from_files import events_from_files
-from distdoctor.oom.request import OomRequest
 from distdoctor.oom.snapshots.changes import changes
 from distdoctor.oom.snapshots.files import snapshots_from_files, sniff_snapshot
 from distdoctor.oom.snapshots.findings import snapshot_findings
@@ -23,6 +22,7 @@ from distdoctor.oom.snapshots.tables import snapshot_tables
 from distdoctor.oom.snapshots.view import SnapshotView, views_of
 from distdoctor.report.assemble import build_report
 from distdoctor.report.model import InputFile, Report, Status, Subject
+from distdoctor.report.request import ReportRequest
 from distdoctor.report.site import apply_site
 from distdoctor.units import format_bytes
 
@@ -37,7 +37,7 @@ class _Evidence:
 
 
 def report_of_files(
-    request: OomRequest,
+    request: ReportRequest,
     paths: Sequence[str],
     *,
     was: Sequence[str] = (),
@@ -116,7 +116,7 @@ def _capacity(facts: ExplainFacts | None) -> int | None:
     return sizes.pop() if len(sizes) == 1 else None
 
 
-def _snapshot_report(request: OomRequest, now: _Evidence, before: _Evidence | None) -> Report:
+def _snapshot_report(request: ReportRequest, now: _Evidence, before: _Evidence | None) -> Report:
     findings, skipped, checks = snapshot_findings(now.views)
     if request.only:
         findings = tuple(each for each in findings if each.id in request.only)

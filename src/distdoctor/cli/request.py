@@ -1,4 +1,4 @@
-"""How the reports of `oom` were asked for."""
+"""How a report was asked for, from the options that all commands share."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 from distdoctor.cli.output import OutputOptions
 
 if TYPE_CHECKING:
-    from distdoctor.oom.request import OomRequest
+    from distdoctor.report.request import ReportRequest
 
 
-def make_request(output: OutputOptions, *, command: str) -> OomRequest:
+def make_request(output: OutputOptions, *, command: str) -> ReportRequest:
     """The request of this command line. Raises UsageError for ids that are none."""
     from distdoctor.cli.known_ids import check_ids
-    from distdoctor.oom.request import OomRequest
+    from distdoctor.report.request import ReportRequest
     from distdoctor.report.site import load_site
 
     check_ids(output.only, output.ignore)
-    return OomRequest(
+    return ReportRequest(
         command=command,
         argv=tuple(sys.argv[1:]),
         started=datetime.now(timezone.utc),
