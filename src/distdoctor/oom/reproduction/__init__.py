@@ -1,0 +1,1 @@
+"""`oom reproduce`: training programs with real tensors and real collectives, one rank a process."""

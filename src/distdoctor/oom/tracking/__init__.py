@@ -1,0 +1,1 @@
+"""Follows every storage of a program of torch from its birth to its death. Imports torch."""
