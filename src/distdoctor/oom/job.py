@@ -69,6 +69,13 @@ class Job:
         return self.model.shape
 
     @property
+    def known_shape(self) -> ModelShape:
+        """The shape, where a program is built. Raises ValueError when it is not known."""
+        if self.model.shape is None:
+            raise ValueError("only the number of parameters is known, not the model's shape")
+        return self.model.shape
+
+    @property
     def tokens(self) -> float:
         """Tokens of one micro-batch on one rank of the context-parallel group."""
         return self.micro_batch * self.seq_len / self.mesh.cp
@@ -85,7 +92,7 @@ class Job:
         is_autocast = (
             self.precision is Precision.MIXED
             and self.said.adapter is None
-            and self.strategy in (DataParallel.NONE, DataParallel.DDP)
+            and self.strategy in (DataParallel.NONE, DataParallel.DDP, DataParallel.ZERO_REDUNDANCY)
         )
         return 4 if self.precision is Precision.FP32 or is_autocast else 2
 

@@ -18,6 +18,8 @@ class DataParallel(str, Enum):
 
     NONE = "none"
     DDP = "ddp"
+    ZERO_REDUNDANCY = "zero-redundancy"
+    """DDP with torch's ZeroRedundancyOptimizer: ZeRO-1 without DeepSpeed."""
     ZERO1 = "zero1"
     ZERO2 = "zero2"
     ZERO3 = "zero3"

@@ -19,6 +19,8 @@ class Category(str, Enum):
     LOGITS = "logits and loss"
     COMMUNICATION = "communication buffers"
     TEMPORARIES = "temporaries"
+    INPUTS = "inputs"
+    """Tokens and labels; too few to be estimated."""
 
 
 STATES = (Category.PARAMETERS, Category.GRADIENTS, Category.OPTIMIZER)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from distdoctor.oom.settings import DataParallel
-from distdoctor.oom.strategies import ddp, fsdp2, megatron, single, zero1, zero2, zero3
+from distdoctor.oom.strategies import ddp, fsdp2, megatron, single, zero1, zero2, zero3, zero_redundancy
 from distdoctor.oom.strategies.base import Strategy
 
 STRATEGIES: tuple[Strategy, ...] = (
     single.STRATEGY,
     ddp.STRATEGY,
+    zero_redundancy.STRATEGY,
     zero1.STRATEGY,
     zero2.STRATEGY,
     zero3.STRATEGY,

@@ -1,0 +1,129 @@
+"""From a resolved job to this rank's training program: model, cuts, checkpointing, data parallelism, loop."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+import torch
+
+from distdoctor.oom.facts.estimate import Category
+from distdoctor.oom.formulas.pipeline import layers_of_stages, rank_of_stage
+from distdoctor.oom.job import Job
+from distdoctor.oom.memory.log import Phase
+from distdoctor.oom.settings import DataParallel, Offload, Precision
+from distdoctor.oom.training import checkpointing, tensor_parallel
+from distdoctor.oom.training.base import CannotRunError, Observer, Program, World
+from distdoctor.oom.training.data_parallel import DataParallelism
+from distdoctor.oom.training.ddp import Replicated, ZeroRedundancy
+from distdoctor.oom.training.fsdp2 import FullyShard
+from distdoctor.oom.training.loop import TrainingLoop
+from distdoctor.oom.training.model import ModelOptions, Transformer
+
+_STRATEGIES: dict[DataParallel, Callable[[list[Transformer], World], DataParallelism]] = {
+    DataParallel.NONE: DataParallelism,
+    DataParallel.DDP: Replicated,
+    DataParallel.ZERO_REDUNDANCY: ZeroRedundancy,
+    DataParallel.FSDP: FullyShard,
+}
+
+
+def why_not(job: Job) -> str | None:
+    """Why no program of torch can be built for this job; None: one can."""
+    if job.shape is None:
+        return "only the number of parameters is known, not the model's shape"
+    if job.strategy not in _STRATEGIES:
+        return f"{job.strategy.value} is no strategy of torch's own"
+    if job.said.adapter is not None:
+        return "adapters on a frozen model are estimated only"
+    if job.said.fp8:
+        return "8-bit floating point is estimated only"
+    if job.grads_in_fp32 and job.precision is not Precision.MIXED:
+        return "fp32 gradients beside 16-bit parameters are Megatron's; they are estimated only"
+    if job.offload_params is Offload.NVME or job.offload_optimizer is Offload.NVME:
+        return "offloading to NVMe is DeepSpeed's; it is estimated only"
+    if job.said.compiled:
+        return "compiled models are estimated only"
+    return None
+
+
+def build_program(world: World, observer: Observer) -> Program:
+    """This rank's program, its parameters on the device and labelled. Raises CannotRunError."""
+    job = world.job
+    if (reason := why_not(job)) is not None:
+        raise CannotRunError(reason)
+    observer.at(Phase.INITIALISATION, step=0)
+    with _dtype(torch.bfloat16 if job.precision in (Precision.MASTER, Precision.PURE16) else torch.float32):
+        with torch.device("meta" if job.said.meta_init is not False else world.device):
+            models = _stages(world)
+        data = _STRATEGIES[job.strategy](models, world)
+        tp = world.sub_mesh("tp")
+        for model in models:
+            if tp is not None:
+                tensor_parallel.apply(model, tp, job)
+            checkpointing.apply(model, job)
+        data.shard()
+        for model in models:
+            _materialise(model, world)
+    for number, model in enumerate(models):
+        observer.name_modules(model, first_layer=sum(len(each.layers) for each in models[:number]))
+    observer.label(data.parameters(), Category.PARAMETERS)
+    observer.label((buffer for model in models for buffer in model.buffers()), Category.PARAMETERS)
+    data.prepare()
+    observer.label((tensor for _, tensor in data.states()), Category.OPTIMIZER)
+    if job.mesh.pp > 1:
+        from distdoctor.oom.training.pipeline_parallel import PipelineProgram
+
+        pipeline: Program = PipelineProgram(data, world)
+        return pipeline
+    return TrainingLoop(data, world)
+
+
+def _stages(world: World) -> list[Transformer]:
+    """The parts of the model that this rank holds, in the order of the model."""
+    job = world.job
+    options = ModelOptions(
+        seq_len=job.seq_len,
+        kernels=world.kernels,
+        attention=job.attention,
+        expert_imbalance=job.expert_imbalance,
+    )
+    num_stages = job.mesh.pp * job.virtual_stages
+    chunks = layers_of_stages(job.known_shape.num_layers, num_stages)
+    return [
+        Transformer(
+            job.known_shape,
+            options,
+            layers=chunks[stage],
+            has_embedding=stage == 0,
+            has_output=stage == num_stages - 1,
+        )
+        for stage in stages_of_rank(job, world.coordinate("pp"))
+    ]
+
+
+def stages_of_rank(job: Job, pipeline_rank: int) -> list[int]:
+    """The virtual stages on one pipeline rank, in the order of the model."""
+    total = job.mesh.pp * job.virtual_stages
+    return [
+        stage for stage in range(total) if rank_of_stage(stage, job.mesh.pp, job.schedule) == pipeline_rank
+    ]
+
+
+def _materialise(model: Transformer, world: World) -> None:
+    """Give meta parameters storages, and values where somebody may look at them."""
+    offloads = world.job.offload_params is Offload.CPU
+    if any(each.is_meta for each in (*model.parameters(), *model.buffers())):
+        model.to_empty(device="cpu" if offloads else world.device)
+    if not world.is_fake:
+        model.init_weights()
+
+
+@contextlib.contextmanager
+def _dtype(dtype: torch.dtype) -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)

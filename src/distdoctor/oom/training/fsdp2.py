@@ -1,0 +1,84 @@
+"""FSDP2 and HSDP: `fully_shard` on each layer, the embedding, the output, and the rest."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import torch
+from torch.distributed.fsdp import (
+    CPUOffloadPolicy,
+    FSDPModule,
+    MixedPrecisionPolicy,
+    OffloadPolicy,
+    fully_shard,
+)
+
+from distdoctor.oom.settings import Offload, Precision
+from distdoctor.oom.training.base import World
+from distdoctor.oom.training.data_parallel import DataParallelism
+from distdoctor.oom.training.model import Transformer
+
+
+class FullyShard(DataParallelism):
+    """FSDP2; with dp_replicate above 1, HSDP."""
+
+    def shard(self) -> None:
+        """Cut the parameters while they are on the meta device."""
+        for model in self.models:
+            shard_model(model, self.world)
+
+    def computing(self) -> contextlib.AbstractContextManager[object]:
+        """FSDP2 casts by its own policy."""
+        return contextlib.nullcontext()
+
+    def micro_batch(self, *, is_last: bool) -> contextlib.AbstractContextManager[object]:
+        """Gradients are reduced in every micro-batch, as TorchTitan does; only the last one waits for them."""
+        for model in self.models:
+            if isinstance(model, FSDPModule):
+                model.set_is_last_backward(is_last)
+        return contextlib.nullcontext()
+
+
+def shard_model(model: Transformer, world: World) -> None:
+    """Shard `model` in place, as TorchTitan groups it: layers one by one, then embedding, then norm and output
+    together (not resharded after forward, for backward needs them at once), then what is left."""
+    job = world.job
+    names = ("dp_replicate", "dp_shard_cp") if job.mesh.dp_replicate > 1 else ("dp_shard_cp",)
+    arguments: dict[str, Any] = {"mesh": _mesh(world, names), "offload_policy": _offload(job.offload_params)}
+    if job.precision is Precision.MIXED:
+        arguments["mp_policy"] = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    reshards = job.reshard_after_forward
+    for block in model.layers.values():
+        fully_shard(block, reshard_after_forward=reshards, **arguments)
+    is_tied = (
+        model.output is not None
+        and model.tok_embeddings is not None
+        and model.output.weight is model.tok_embeddings.weight
+    )
+    if not is_tied:
+        if model.tok_embeddings is not None:
+            fully_shard(model.tok_embeddings, reshard_after_forward=reshards, **arguments)
+        if model.norm is not None and model.output is not None:
+            fully_shard([model.norm, model.output], reshard_after_forward=False, **arguments)
+    fully_shard(model, reshard_after_forward=reshards, **arguments)
+
+
+def _mesh(world: World, names: tuple[str, ...]) -> Any:
+    """Shards lie over dp_shard x cp."""
+    mesh = world.mesh
+    present = mesh.mesh_dim_names or ()
+    shard: Any
+    if "cp" in present and "dp_shard" in present:
+        shard = mesh["dp_shard", "cp"]._flatten("dp_shard_cp")
+    else:
+        shard = mesh["cp"] if "cp" in present else mesh["dp_shard"] if "dp_shard" in present else None
+    if len(names) == 1:
+        return shard
+    if shard is None:
+        return mesh["dp_replicate"]
+    return mesh["dp_replicate", shard.mesh_dim_names[0]]
+
+
+def _offload(offload: Offload) -> OffloadPolicy:
+    return OffloadPolicy() if offload is Offload.NONE else CPUOffloadPolicy(pin_memory=False)
