@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -69,3 +71,109 @@ def keep_buckets_as_built(module: DistributedDataParallel) -> None:
             return False
 
     module.reducer = Reducer(module.reducer)
+
+
+def active_fake_mode() -> object | None:
+    """The FakeTensorMode that is entered; None outside. `torch._guards.active_fake_mode`, in torch 2.1 to 2.13."""
+    from torch._guards import active_fake_mode as active
+
+    mode: object | None = active()
+    return mode
+
+
+def current_autograd_node() -> Any:
+    """The node of the autograd graph whose backward runs in this thread; None outside. In torch 2.1 to 2.13."""
+    import torch
+
+    current = getattr(torch._C, "_current_autograd_node", None)
+    return None if current is None else current()
+
+
+def next_sequence_number() -> int:
+    """The number that the next node of this thread's autograd graph gets. In torch 1.8 to 2.13."""
+    from torch.autograd import _get_sequence_nr
+
+    return int(_get_sequence_nr())
+
+
+def current_stream(device_type: str) -> object:
+    """The current stream; on the CPU torch keeps track of one too, though it means nothing there. In torch 2.0 to 2.13."""
+    import torch
+
+    module = torch.cuda if device_type == "cuda" else torch.cpu
+    stream: object = module.current_stream()
+    return stream
+
+
+def local_tensors(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """The plain tensors that hold the bytes of a tensor: a DTensor's local part, the parts of a wrapper subclass."""
+    import torch
+    from torch.distributed.tensor import DTensor
+    from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+    if isinstance(tensor, DTensor):
+        yield from local_tensors(tensor._local_tensor)
+    elif isinstance(tensor, torch.Tensor) and is_traceable_wrapper_subclass(tensor):
+        names, _ = tensor.__tensor_flatten__()
+        for name in names:
+            yield from local_tensors(getattr(tensor, name))
+    else:
+        yield tensor
+
+
+@contextlib.contextmanager
+def resize_hook(resized: Callable[[Any], None]) -> Iterator[None]:
+    """Tell of every storage that is resized from Python: FSDP2 frees whole parameters that way, past any dispatch.
+    `UntypedStorage.resize_` is a method that can be replaced in torch 2.0 to 2.13."""
+    import torch
+
+    original = torch.UntypedStorage.resize_
+
+    def resize_(storage: Any, size: int) -> Any:
+        result = original(storage, size)
+        resized(storage)
+        return result
+
+    torch.UntypedStorage.resize_ = resize_
+    try:
+        yield
+    finally:
+        torch.UntypedStorage.resize_ = original
+
+
+def fake_store() -> Any:
+    """A store for a process group of backend `fake`, which exists once this module is imported; None where it does not.
+    `torch.testing._internal.distributed.fake_pg`, in torch 2.1 to 2.13."""
+    try:
+        from torch.testing._internal.distributed.fake_pg import FakeStore
+    except ImportError:
+        return None
+    return FakeStore()
+
+
+def fake_tensor_mode() -> Any:
+    """Tensors without storage; real ones may be inputs. In torch 2.0 to 2.13."""
+    from torch._subclasses import FakeTensorMode
+
+    return FakeTensorMode(allow_non_fake_inputs=True)
+
+
+@contextlib.contextmanager
+def device_meshes_outside_modes() -> Iterator[None]:
+    """Let every DeviceMesh be made outside dispatch modes, for its constructor reads values: FSDP2 on top of tensor
+    parallelism makes one inside `fully_shard`. `_disable_current_modes` is there in torch 2.0 to 2.13."""
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    original = DeviceMesh.__init__
+
+    @functools.wraps(original)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        with _disable_current_modes():
+            original(self, *args, **kwargs)
+
+    DeviceMesh.__init__ = __init__
+    try:
+        yield
+    finally:
+        DeviceMesh.__init__ = original

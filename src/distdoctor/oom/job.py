@@ -269,7 +269,7 @@ def _name_data_parallel(mesh: Mesh, strategy: DataParallel) -> Mesh:
         return mesh
     if strategy is DataParallel.DDP:
         return replace(mesh, dp_replicate=mesh.dp, dp_shard=1)
-    if strategy in DEEPSPEED:
+    if strategy in (*DEEPSPEED, DataParallel.ZERO_REDUNDANCY):
         return replace(mesh, dp_replicate=1, dp_shard=mesh.dp)
     return mesh
 

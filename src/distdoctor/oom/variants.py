@@ -21,8 +21,9 @@ _SHORT = {
 }
 
 
-# One copy is no way to use several GPUs; of Megatron-FSDP not everything is known.
-_NOT_COMPARED = (DataParallel.NONE, DataParallel.MEGATRON_FSDP)
+# One copy is no way to use several GPUs; of Megatron-FSDP not everything is known; torch's own ZeRO-1 stands beside
+# DeepSpeed's in `oom reproduce`.
+_NOT_COMPARED = (DataParallel.NONE, DataParallel.ZERO_REDUNDANCY, DataParallel.MEGATRON_FSDP)
 
 
 def variants_of(job: Job) -> tuple[Variant, ...]:

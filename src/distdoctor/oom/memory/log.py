@@ -36,6 +36,17 @@ class Place:
     """`aten.mm.default`; `free` where a storage died."""
 
 
+class Origin(str, Enum):
+    """Whose code asked for the bytes."""
+
+    PROGRAM = "program"
+    COLLECTIVE = "collective"
+    """Buffers of collectives: torch's distributed package, FSDP2's gather and reduce."""
+    UNSHARDED = "unsharded"
+    """Parameters that FSDP2 or ZeRO-3 made whole, and their gradients."""
+    OPTIMIZER = "optimizer"
+
+
 @dataclass(slots=True, kw_only=True)
 class Storage:
     """One storage. What it is for is often known only after it was born: a tensor that becomes a parameter's `.grad`
@@ -43,6 +54,7 @@ class Storage:
 
     label: Category | None = None
     """What somebody said that it is; None: memory/categories.py decides by where it lived."""
+    origin: Origin = Origin.PROGRAM
     stream: int = 0
     """The stream that was current at its birth: 0 for the default one. The allocator keeps a pool for each."""
     layer: int | None = None

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 import torch
+from torch import nn
 
 from distdoctor.oom.facts.estimate import Category
 from distdoctor.oom.formulas.pipeline import layers_of_stages, rank_of_stage
@@ -112,11 +113,29 @@ def stages_of_rank(job: Job, pipeline_rank: int) -> list[int]:
 
 def _materialise(model: Transformer, world: World) -> None:
     """Give meta parameters storages, and values where somebody may look at them."""
-    offloads = world.job.offload_params is Offload.CPU
+    job = world.job
+    device = torch.device("cpu") if job.offload_params is Offload.CPU else world.device
     if any(each.is_meta for each in (*model.parameters(), *model.buffers())):
-        model.to_empty(device="cpu" if offloads else world.device)
+        if job.strategy is DataParallel.FSDP:
+            # FSDP2 hears of it and takes the new parameters for its own.
+            model.to_empty(device=device)
+        else:
+            _give_storages(model, device)
     if not world.is_fake:
         model.init_weights()
+
+
+def _give_storages(model: nn.Module, device: torch.device) -> None:
+    """What `to_empty` does, without swapping tensors, which fails for fake ones. Tied parameters stay one."""
+    made: dict[int, nn.Parameter] = {}
+    for module in model.modules():
+        for name, parameter in list(module.named_parameters(recurse=False)):
+            if id(parameter) not in made:
+                empty = torch.empty_like(parameter, device=device)
+                made[id(parameter)] = nn.Parameter(empty, requires_grad=parameter.requires_grad)
+            module.register_parameter(name, made[id(parameter)])
+        for name, buffer in list(module.named_buffers(recurse=False)):
+            module.register_buffer(name, torch.empty_like(buffer, device=device), persistent=False)
 
 
 @contextlib.contextmanager
