@@ -1,21 +1,16 @@
-"""What env knows of a host, as the benchmark gets it."""
+"""What env knows of a host, as commands that work on ranks get it."""
 
 from __future__ import annotations
 
 import msgspec
 
-from distdoctor.cli.nccl_bench_hosts import (
-    gpus_in_use,
-    hardware_of,
-    named_places,
-    network_report,
-    read_looks,
-)
+from distdoctor.cli.hosts_of_ranks import gpus_in_use, named_places, read_looks
+from distdoctor.cli.nccl_bench_hosts import hardware_of, network_report
 from distdoctor.env.facts.all import EnvFacts
 from distdoctor.env.facts.gpu import GpuDevice, GpuFacts, GpuProcess, NvLink
 from distdoctor.env.facts.network import Interface, NetworkFacts, RdmaPort
 from distdoctor.env.facts.variables import VariableFacts
-from distdoctor.nccl_bench.facts.places import Place
+from distdoctor.ranks.places import Place
 
 GIB = 1 << 30
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from distdoctor.nccl_bench.definitions import algbw_gbps, busbw_gbps
 from distdoctor.nccl_bench.facts.bench import BenchFacts, Origin
-from distdoctor.nccl_bench.facts.places import HostHardware, Nic, Place
+from distdoctor.nccl_bench.facts.places import HostHardware, Nic
 from distdoctor.nccl_bench.facts.rows import Group, GroupKind, Row, Style
+from distdoctor.ranks.places import Place
 from distdoctor.units import GIB, MIB
 
 H100 = "NVIDIA H100 80GB HBM3"

@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 
 # Imported once, before ranks are forked: a rank of its own would take a second for them.
+import distdoctor.cli.hosts_of_ranks
 import distdoctor.cli.nccl_bench_hosts
 import distdoctor.cli.nccl_bench_live
 import distdoctor.nccl_bench.measure.run  # noqa: F401

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from distdoctor.nccl_bench.analysis.matrix_score import needs_confirmation
 from distdoctor.nccl_bench.analysis.pairing import Pair, confirmation_rounds, plan_matrix
 from distdoctor.nccl_bench.facts.matrix import Matrix, PairTime
-from distdoctor.nccl_bench.facts.places import Place
+from distdoctor.ranks.places import Place
 
 SIZE_BYTES = 2 << 20
 

@@ -8,8 +8,8 @@ from distdoctor.nccl_bench.checks.base import Found, NotApplicable, NotSeen, Pas
 from distdoctor.nccl_bench.checks.latency_floor import check_latency_floor
 from distdoctor.nccl_bench.facts.bench import BenchFacts
 from distdoctor.nccl_bench.facts.nccl_log import NcclLog
-from distdoctor.nccl_bench.facts.places import Place
 from distdoctor.nccl_bench.facts.rows import Row, Style
+from distdoctor.ranks.places import Place
 from distdoctor.report.model import Severity
 from distdoctor.units import KIB, MIB
 from nccl_bench.bench_builders import A100, hardware, live, nics, places, row, table

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 import pytest
 
 from distdoctor.nccl_bench.analysis.samples import RankSamples
-from distdoctor.nccl_bench.facts.bench import Lost
 from distdoctor.nccl_bench.facts.rows import Group, GroupKind, Style
 from distdoctor.nccl_bench.measured import Measured, RunState, gather_measured
-from distdoctor.nccl_bench.messages import Farewell, Hello, Layout, encode
+from distdoctor.nccl_bench.messages import Farewell
 from distdoctor.nccl_bench.options import BenchOptions
 from distdoctor.nccl_bench.plan import Cell
 from distdoctor.nccl_bench.record import CellRun, Record, done_key, encode_record, record_key
+from distdoctor.ranks.greeting import Hello, Layout, encode
+from distdoctor.ranks.lost import Lost
 from distdoctor.ranks.processes import Life
 from distdoctor.ranks.watchdog import Absentee, Stall, Whereabouts
 

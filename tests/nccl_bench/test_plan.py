@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from distdoctor.nccl_bench.definitions import BARRIER, NAMES
-from distdoctor.nccl_bench.facts.places import Place
 from distdoctor.nccl_bench.facts.rows import GroupKind, Style
 from distdoctor.nccl_bench.mesh import parse_mesh
 from distdoctor.nccl_bench.options import BenchOptions
 from distdoctor.nccl_bench.plan import Stage, make_plan
+from distdoctor.ranks.places import Place
 
 ALL = (*NAMES, BARRIER)
 

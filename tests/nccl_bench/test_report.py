@@ -8,10 +8,11 @@ from datetime import datetime, timezone
 import pytest
 
 from distdoctor.nccl_bench.build import bench_report
-from distdoctor.nccl_bench.facts.bench import BenchFacts, Contention, Stopped
+from distdoctor.nccl_bench.facts.bench import BenchFacts, Contention
 from distdoctor.nccl_bench.facts.matrix import Matrix, PairTime
 from distdoctor.nccl_bench.facts.rows import NotMeasured, Row
 from distdoctor.nccl_bench.tables import MEASUREMENT_COLUMNS, MEASUREMENTS, main_rows
+from distdoctor.ranks.lost import Stopped
 from distdoctor.report.model import Report, Severity, Status, Table
 from distdoctor.report.render.terminal import render_terminal
 from distdoctor.report.request import ReportRequest

@@ -7,9 +7,10 @@ from dataclasses import replace
 from datetime import datetime, timezone
 
 from distdoctor.nccl_bench.build import bench_report
-from distdoctor.nccl_bench.facts.bench import BenchFacts, Origin, Stopped
+from distdoctor.nccl_bench.facts.bench import BenchFacts, Origin
 from distdoctor.nccl_bench.facts.rows import Row
 from distdoctor.nccl_bench.tables import bench_tables
+from distdoctor.ranks.lost import Stopped
 from distdoctor.report.model import Table
 from distdoctor.report.request import ReportRequest
 from distdoctor.units import KIB, MIB

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from distdoctor.errors import UsageError
 from distdoctor.nccl_bench.definitions import BARRIER, BY_NAME, NAMES
 from distdoctor.nccl_bench.dtypes import DTYPES, OPS, dtype_named, op_named
-from distdoctor.nccl_bench.memory import host_available_bytes, predicted_bytes
+from distdoctor.nccl_bench.memory import predicted_bytes
 from distdoctor.nccl_bench.shapes import (
     actual_size_bytes,
     most_units,
@@ -19,6 +19,7 @@ from distdoctor.nccl_bench.shapes import (
     part_elements,
     uneven_units,
 )
+from distdoctor.ranks.host_memory import host_available_bytes
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,10 @@ from distdoctor.nccl_bench.analysis.slow_groups import compare_groups
 from distdoctor.nccl_bench.checks.base import Found, NotApplicable, NotSeen, Passed
 from distdoctor.nccl_bench.checks.slow_group import check_slow_group
 from distdoctor.nccl_bench.facts.bench import BenchFacts, Contention, Origin
-from distdoctor.nccl_bench.facts.places import HostHardware, Place
+from distdoctor.nccl_bench.facts.places import HostHardware
 from distdoctor.nccl_bench.facts.rows import Group, GroupKind, Row
 from distdoctor.nccl_bench.groups import hosts_of, rails_of
+from distdoctor.ranks.places import Place
 from distdoctor.report.model import Confidence, Severity
 from distdoctor.units import MIB
 from nccl_bench.bench_builders import A100, live, nics, row

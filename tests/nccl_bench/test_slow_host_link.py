@@ -11,7 +11,8 @@ from distdoctor.nccl_bench.checks.slow_host import check_slow_host
 from distdoctor.nccl_bench.checks.slow_link import check_slow_link
 from distdoctor.nccl_bench.facts.bench import BenchFacts, Contention, Origin
 from distdoctor.nccl_bench.facts.lateness import Arrival, ArrivalsOfGroup
-from distdoctor.nccl_bench.facts.places import HostHardware, Place
+from distdoctor.nccl_bench.facts.places import HostHardware
+from distdoctor.ranks.places import Place
 from distdoctor.report.model import Confidence, Fault, Severity
 from nccl_bench.bench_builders import live, nics
 from nccl_bench.matrix_builders import Cluster, make_places, measured, scan

@@ -10,12 +10,13 @@ import pytest
 from msgspec.structs import replace as replace_struct
 
 from distdoctor.nccl_bench.analysis.culprits import culprits_of
-from distdoctor.nccl_bench.analysis.lost_ranks import Cause, blame
 from distdoctor.nccl_bench.checks import slow_host, slow_link, stopped
 from distdoctor.nccl_bench.checks.base import Found, NotApplicable, Passed
 from distdoctor.nccl_bench.checks.stopped import check_stopped
-from distdoctor.nccl_bench.facts.bench import BenchFacts, Lost, LostRank, Origin, Stopped
+from distdoctor.nccl_bench.facts.bench import BenchFacts, Origin
 from distdoctor.nccl_bench.facts.places import HostHardware
+from distdoctor.ranks.blame import Cause, blame
+from distdoctor.ranks.lost import Lost, LostRank, Stopped
 from distdoctor.report.checking import run_check
 from distdoctor.report.model import Confidence, Finding, Ignored, Severity
 from nccl_bench.bench_builders import live, nics, places

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distdoctor.errors import DistdoctorError
-from distdoctor.nccl_bench.meeting import meeting_of
-from distdoctor.nccl_bench.messages import Hello, Layout, decode, encode, places_of
 from distdoctor.nccl_bench.own_log import OwnLog, unpack_log
 from distdoctor.nccl_bench.pair_record import decode_matrix, encode_pair
+from distdoctor.ranks.greeting import Hello, Layout, decode, encode, places_of
 from distdoctor.ranks.identity import detect_identity
+from distdoctor.ranks.meeting import meeting_of
 
 
 def test_visits_of_a_pair_become_its_best_time_and_repeats() -> None:

@@ -16,9 +16,9 @@ from distdoctor.nccl_bench.checks.wrong_data import CHECK as WRONG_DATA
 from distdoctor.nccl_bench.checks.wrong_data import check_wrong_data
 from distdoctor.nccl_bench.facts.bench import BenchFacts, Origin
 from distdoctor.nccl_bench.facts.nccl_log import NcclLog
-from distdoctor.nccl_bench.facts.places import Place
 from distdoctor.nccl_bench.facts.rows import Group, GroupKind, Row, WrongData
 from distdoctor.nccl_bench.readers.nccl_tests import read_nccl_tests
+from distdoctor.ranks.places import Place
 from distdoctor.report.checking import run_check
 from distdoctor.report.model import Confidence, Fault, Severity, Team
 from distdoctor.units import GIB, KIB, MIB

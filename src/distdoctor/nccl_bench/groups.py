@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from distdoctor.nccl_bench.facts.places import Place
 from distdoctor.nccl_bench.facts.rows import Group, GroupKind
+from distdoctor.ranks.places import Place
 
 
 def hosts_of(places: Sequence[Place]) -> tuple[Group, ...]:

@@ -12,25 +12,24 @@ from distdoctor.nccl_bench.analysis.samples import (
     arrivals_from_samples,
     row_from_samples,
 )
-from distdoctor.nccl_bench.analysis.whereabouts import apart_from_others, words_of
 from distdoctor.nccl_bench.definitions import BARRIER, BY_NAME
-from distdoctor.nccl_bench.facts.bench import BenchFacts, Contention, Lost, LostRank, Origin, SetUp, Stopped
+from distdoctor.nccl_bench.facts.bench import BenchFacts, Contention, Origin, SetUp
 from distdoctor.nccl_bench.facts.lateness import ArrivalsOfGroup
 from distdoctor.nccl_bench.facts.matrix import Matrix
-from distdoctor.nccl_bench.facts.places import Place, Versions
+from distdoctor.nccl_bench.facts.places import Versions
 from distdoctor.nccl_bench.facts.rows import Group, GroupKind, NotMeasured, Row, Style, WrongData
-from distdoctor.nccl_bench.messages import Farewell, Layout, decode, places_of
+from distdoctor.nccl_bench.messages import Farewell
 from distdoctor.nccl_bench.options import BenchOptions
 from distdoctor.nccl_bench.own_log import unpack_log
 from distdoctor.nccl_bench.pair_record import decode_matrix
 from distdoctor.nccl_bench.plan import ARRIVAL_SIZES
 from distdoctor.nccl_bench.record import CellRun, Record, read_records
-from distdoctor.ranks.processes import Life
+from distdoctor.ranks.greeting import Layout, decode, places_of
+from distdoctor.ranks.places import Place
+from distdoctor.ranks.stalled import stopped_by
 from distdoctor.ranks.store import Store, StoreLostError, TimedStore
-from distdoctor.ranks.watchdog import Absentee, Stall, Whereabouts
-
-# What one host tells about itself; env's facts of a host of 8 GPUs take some 100 KB.
-MAX_LOOK_BYTES = 4 << 20
+from distdoctor.ranks.told import read_told
+from distdoctor.ranks.watchdog import Stall
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,26 +63,16 @@ def gather_measured(state: RunState, store: Store, prefix: str, *, stall: Stall 
     timed = TimedStore(store, prefix=prefix)
     try:
         records = read_records(timed, state.runs, state.world_size)
-        looks, logs = _by_rank(timed, state, "look"), _by_rank(timed, state, "log")
+        looks, logs = read_told(timed, "look", state.world_size), read_told(timed, "log", state.world_size)
         pairs = _quietly_get(timed, "pairs")
         farewells = [
             farewell
-            for data in _by_rank(timed, state, "farewell").values()
+            for data in read_told(timed, "farewell", state.world_size).values()
             if (farewell := decode(data, Farewell)) is not None
         ]
     finally:
         timed.close()
     return Measured(facts=_facts(state, records, pairs, farewells, stall), looks=looks, logs=logs)
-
-
-def _by_rank(store: TimedStore, state: RunState, name: str) -> dict[int, bytes]:
-    """What ranks told under `name`; who told is noted beside it."""
-    try:
-        ranks = sorted(store.ranks_in(f"{name}/done", state.world_size))
-        values = [store.get_many([f"{name}/{rank}"])[0] for rank in ranks]
-    except StoreLostError:
-        return {}
-    return {rank: value for rank, value in zip(ranks, values, strict=True) if len(value) <= MAX_LOOK_BYTES}
 
 
 def _quietly_get(store: TimedStore, key: str) -> bytes:
@@ -130,7 +119,7 @@ def _facts(
         arrivals=tuple(arrivals),
         matrix=_matrix(state, pairs),
         set_up=_set_up(state.layout, farewells),
-        stopped=_stopped(stall) if stall is not None else None,
+        stopped=stopped_by(stall) if stall is not None else None,
         contention=_contention(farewells, places),
         shares_gpus=_gpus_are_shared(places),
     )
@@ -259,56 +248,6 @@ def _largest(values: Iterable[float | None]) -> float | None:
 def _gpus_are_shared(places: Sequence[Place]) -> bool:
     gpus = [(place.host, place.gpu_uuid or place.device) for place in places if place.device != "cpu"]
     return len(gpus) != len(set(gpus))
-
-
-def _stopped(stall: Stall) -> Stopped:
-    """The watchdog's findings in the benchmark's words."""
-    frozen = {each.rank: each for each in stall.frozen}
-    missing = {each.rank: each for each in stall.missing}
-    doing = {each.rank: words_of(each) for each in stall.where}
-    absent = [
-        _lost(rank, each, frozen=rank in frozen, doing=doing.get(rank))
-        for rank, each in sorted({**frozen, **missing}.items())
-    ]
-    if not absent and not stall.errors and not stall.terminated:
-        absent = [_elsewhere(each) for each in apart_from_others(stall.where)]
-    return Stopped(
-        reason=stall.reason,
-        phase=stall.phase,
-        lost=tuple(absent),
-        inside=tuple(rank for rank in stall.inside if rank not in {each.rank for each in absent}),
-        by_user=stall.interrupted,
-        errors=stall.errors,
-        only_this_rank=stall.store_lost is not None,
-    )
-
-
-def _elsewhere(where: Whereabouts) -> LostRank:
-    """A rank that entered the step as all others did, and then did something else."""
-    return LostRank(rank=where.rank, state=Lost.LATE, doing=words_of(where))
-
-
-def _lost(rank: int, absentee: Absentee, *, frozen: bool, doing: str | None) -> LostRank:
-    state = Lost.UNKNOWN
-    if absentee.pid is None:
-        # It never told anything: whether it runs at all is not known.
-        return LostRank(rank=rank, state=state, doing=doing)
-    if absentee.life in (Life.STOPPED, Life.TRACED):
-        state = Lost.STOPPED
-    elif absentee.life is Life.EXITED:
-        state = Lost.GONE
-    elif frozen or absentee.beats is False:
-        state = Lost.FROZEN
-    elif absentee.beats:
-        state = Lost.LATE
-    return LostRank(
-        rank=rank,
-        state=state,
-        host=absentee.host,
-        pid=absentee.pid,
-        last_phase=absentee.last_phase,
-        doing=doing,
-    )
 
 
 def with_log(facts: BenchFacts, logs: Mapping[int, bytes]) -> BenchFacts:

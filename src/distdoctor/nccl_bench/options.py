@@ -15,11 +15,9 @@ from distdoctor.units import MIB
 
 DEFAULT_COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 
-# Limits of a default run. The steps of a run take well under a second; joining waits for imports of torch on a
-# cold file system. Our own choices.
+# Limits of a default run. The steps of a run take well under a second. Our own choices.
 DEFAULT_TIMEOUT_S = 30.0
 DEFAULT_TIME_LIMIT_S = 80.0
-JOIN_TIMEOUT_S = 90.0
 
 MATRIX_BYTES = {"nccl": 64 * MIB, "gloo": 2 * MIB}
 """Default size of a point-to-point message, by backend."""

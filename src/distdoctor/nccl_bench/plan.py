@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from distdoctor.nccl_bench.definitions import BARRIER
-from distdoctor.nccl_bench.facts.places import Place
 from distdoctor.nccl_bench.facts.rows import Group, GroupKind, Style
 from distdoctor.nccl_bench.groups import hosts_of, rails_of
 from distdoctor.nccl_bench.mesh import MeshShape, mesh_groups
 from distdoctor.nccl_bench.options import BenchOptions
+from distdoctor.ranks.places import Place
 from distdoctor.units import KIB, MIB, format_bytes
 
 # Who arrives late is seen where the transfer itself takes no time; twice, so that one disturbed loop decides nothing.

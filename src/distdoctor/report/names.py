@@ -12,6 +12,10 @@ from distdoctor.units import fold_ints
 MAX_HOST_GROUPS = 4
 MAX_LISTED = 4
 
+# Host names in a title are cut here, so that the title stays one line; where two stand in it, at the second.
+MAX_NAME = 28
+MAX_NAME_OF_TWO = 20
+
 _NUMBERED = re.compile(r"(?P<head>.*?[^\d])(?P<number>\d{1,9})(?P<tail>\D*)", re.DOTALL)
 _LONG_PCI = re.compile(r"(?i)0000(?=[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.)")
 
@@ -52,6 +56,13 @@ def count_hosts(hosts: Sequence[str]) -> str:
     if len(hosts) < 2 or folded.endswith("hosts)"):
         return folded
     return f"{folded} ({len(hosts)} hosts)"
+
+
+def short_host(name: str, most: int = MAX_NAME) -> str:
+    """A host's name as a title can hold it: a long one without its domain, cut if need be."""
+    if len(name) > most:
+        name = name.partition(".")[0]
+    return name if len(name) <= most else name[: most - 1] + "…"
 
 
 def pci_name(pci: str) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from distdoctor.nccl_bench.analysis.lost_ranks import blame
 from distdoctor.nccl_bench.facts.bench import BenchFacts
-from distdoctor.nccl_bench.facts.places import Place
-from distdoctor.report.model import Confidence, Culprit, Finding, GpuRef, Severity
+from distdoctor.ranks.blame import blame
+from distdoctor.report.model import Confidence, Culprit, Finding, Severity
 
 # Findings that name somebody, in the order in which they explain one another: who is gone, before who is slow.
 _NAMING = (
@@ -77,7 +76,7 @@ def _of(facts: BenchFacts, finding: Finding) -> list[Culprit]:
                 host=host,
                 pod=place.pod if place is not None else None,
                 local_rank=place.local_rank if place is not None else None,
-                gpu=_gpu(place),
+                gpu=place.gpu if place is not None else None,
                 nic_port=_port_on(scope.links, host),
                 why=finding.title,
             )
@@ -101,18 +100,6 @@ def _port_on(links: Sequence[str], host: str | None) -> str | None:
     ports = [link.removeprefix(f"{host} ") for link in links if host and link.startswith(f"{host} ")]
     ports = [port for port in ports if not port.startswith(("->", "<->"))]
     return ports[0] if len(ports) == 1 else None
-
-
-def _gpu(place: Place | None) -> GpuRef | None:
-    if place is None or (place.gpu_index is None and place.gpu_pci is None and place.gpu_uuid is None):
-        return None
-    return GpuRef(
-        host=place.host,
-        index=place.gpu_index,
-        pci=place.gpu_pci,
-        uuid=place.gpu_uuid,
-        model=place.gpu_model,
-    )
 
 
 def _victims(facts: BenchFacts, culprits: Sequence[Culprit]) -> tuple[Culprit, ...]:

@@ -12,7 +12,7 @@ from statistics import median
 
 from distdoctor.nccl_bench.analysis.pairing import Pair
 from distdoctor.nccl_bench.facts.matrix import Matrix
-from distdoctor.nccl_bench.facts.places import Place
+from distdoctor.ranks.places import Place
 
 # What part of the others' speed is slow, by how much visits of the same pair differ: on a fabric of its own (typical
 # visit within 10 % of the best), as a rule, and on a loaded machine (more than 1.5-fold). There scores of hosts

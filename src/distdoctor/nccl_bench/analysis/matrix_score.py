@@ -19,7 +19,7 @@ from distdoctor.nccl_bench.analysis.matrix_suspects import Candidate, Kind, cand
 from distdoctor.nccl_bench.analysis.pairing import Pair
 from distdoctor.nccl_bench.analysis.slow_ends import Direction
 from distdoctor.nccl_bench.facts.matrix import Matrix
-from distdoctor.nccl_bench.facts.places import Place
+from distdoctor.ranks.places import Place
 
 __all__ = [
     "Confirmation",

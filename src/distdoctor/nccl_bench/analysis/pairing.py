@@ -10,8 +10,8 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from distdoctor.nccl_bench.facts.places import Place
 from distdoctor.nccl_bench.groups import hosts_of
+from distdoctor.ranks.places import Place
 
 Pair = tuple[int, int]
 Round = tuple[Pair, ...]

@@ -12,9 +12,10 @@ from distdoctor.nccl_bench.analysis.late import (
     who_is_late,
 )
 from distdoctor.nccl_bench.checks.base import BenchCheck, Found, NotApplicable, Outcome, Passed, not_seen
-from distdoctor.nccl_bench.checks.ports import busier, gpus_of, short
+from distdoctor.nccl_bench.checks.ports import busier, gpus_of
 from distdoctor.nccl_bench.facts.bench import BenchFacts
 from distdoctor.report.model import Action, Confidence, Evidence, Fault, Scope, Severity, Team
+from distdoctor.report.names import short_host
 from distdoctor.units import fold_ints
 
 # A training step has hundreds of collectives: 10 ms at each are seconds a step. Our own threshold.
@@ -83,11 +84,11 @@ def _title(facts: BenchFacts, late: Sequence[LateRank], ranks: tuple[int, ...]) 
     by = _ms(late[0].lateness_us)
     host = late_host(facts, late)
     if host is not None:
-        return f"all ranks of {short(host)} come {by} late to every collective"
+        return f"all ranks of {short_host(host)} come {by} late to every collective"
     if len(ranks) > 1:
         return f"{len(ranks)} ranks come up to {by} late: {fold_ints(ranks)}"[:80]
     where = facts.host_of(ranks[0])
-    return f"rank {ranks[0]}{f' ({short(where)})' if where else ''} comes {by} late to every collective"
+    return f"rank {ranks[0]}{f' ({short_host(where)})' if where else ''} comes {by} late to every collective"
 
 
 def _late_evidence(late: Sequence[LateRank]) -> list[Evidence]:
@@ -144,7 +145,7 @@ def _last(facts: BenchFacts, last: LastRank) -> Found:
     )
     return Found(
         key="last",
-        title=f"rank {last.rank}{f' ({short(host)})' if host else ''} arrives last; its own time does not show why",
+        title=f"rank {last.rank}{f' ({short_host(host)})' if host else ''} arrives last; its own time does not show why",
         severity=Severity.WARNING if sure else Severity.INFO,
         confidence=Confidence.MEDIUM if sure else Confidence.LOW,
         evidence=(

@@ -13,18 +13,7 @@ from distdoctor.report.model import Action, GpuRef, Team
 # Ports that one action lists. Our own bound.
 MAX_PORTS = 4
 
-# Host names in a title are cut here, so that the title stays one line; where two stand in it, at the second.
-MAX_NAME = 28
-MAX_NAME_OF_TWO = 20
-
 _ERRORS = "'err|drop|discard|pause|crc|symbol'"
-
-
-def short(name: str, most: int = MAX_NAME) -> str:
-    """A host's name as a title can hold it: a long one without its domain, cut if need be."""
-    if len(name) > most:
-        name = name.partition(".")[0]
-    return name if len(name) <= most else name[: most - 1] + "…"
 
 
 def nics_of(facts: BenchFacts, host: str) -> tuple[Nic, ...]:
@@ -85,15 +74,7 @@ def look_inside(facts: BenchFacts, host: str, gpus: Sequence[GpuRef] = ()) -> Ac
 def gpu_of(facts: BenchFacts, rank: int) -> GpuRef | None:
     """The GPU of a rank; None when it has none or none is known."""
     place = facts.place_of(rank)
-    if place is None or (place.gpu_index is None and place.gpu_pci is None and place.gpu_uuid is None):
-        return None
-    return GpuRef(
-        host=place.host,
-        index=place.gpu_index,
-        pci=place.gpu_pci,
-        uuid=place.gpu_uuid,
-        model=place.gpu_model,
-    )
+    return place.gpu if place is not None else None
 
 
 def gpus_of(facts: BenchFacts, ranks: Sequence[int]) -> tuple[GpuRef, ...]:

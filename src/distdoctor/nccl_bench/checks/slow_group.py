@@ -13,10 +13,11 @@ from distdoctor.nccl_bench.analysis.slow_groups import (
 )
 from distdoctor.nccl_bench.checks.base import BenchCheck, Found, NotApplicable, Outcome, Passed, not_seen
 from distdoctor.nccl_bench.checks.matrix_view import busy_evidence, percent
-from distdoctor.nccl_bench.checks.ports import busier, gpus_of, look_inside, nics_of, short
+from distdoctor.nccl_bench.checks.ports import busier, gpus_of, look_inside, nics_of
 from distdoctor.nccl_bench.facts.bench import BenchFacts
 from distdoctor.nccl_bench.facts.rows import GroupKind, Row
 from distdoctor.report.model import Action, Confidence, Evidence, Fault, Scope, Severity, Team
+from distdoctor.report.names import short_host
 from distdoctor.units import fold_ints, format_bytes
 
 # Half of what the other groups reach: half of every collective's time is lost to it. Our own threshold.
@@ -119,9 +120,9 @@ def _title(slow: SlowGroup, *, named: bool) -> str:
 
 def _name(slow: SlowGroup) -> str:
     return (
-        short(slow.group.label.removeprefix("host "))
+        short_host(slow.group.label.removeprefix("host "))
         if slow.group.kind is GroupKind.HOST
-        else short(slow.group.label)
+        else short_host(slow.group.label)
     )
 
 

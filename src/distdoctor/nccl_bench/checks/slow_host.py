@@ -20,16 +20,10 @@ from distdoctor.nccl_bench.checks.matrix_view import (
     speed_evidence,
     view_of,
 )
-from distdoctor.nccl_bench.checks.ports import (
-    gpus_of,
-    link_names,
-    look_at_ports,
-    look_inside,
-    nics_of,
-    short,
-)
+from distdoctor.nccl_bench.checks.ports import gpus_of, link_names, look_at_ports, look_inside, nics_of
 from distdoctor.nccl_bench.facts.bench import BenchFacts
 from distdoctor.report.model import Action, Evidence, Fault, Scope, Severity, Team
+from distdoctor.report.names import short_host
 from distdoctor.units import fold_ints
 
 KINDS = (Kind.HOST, Kind.RANK, Kind.RAIL, Kind.GROUP, Kind.ISLANDS)
@@ -93,7 +87,7 @@ def _found(facts: BenchFacts, view: View, suspect: Suspect) -> Found:
 
 def _title(facts: BenchFacts, view: View, suspect: Suspect) -> str:
     part, verb = percent(suspect.ratio), _VERB[suspect.direction]
-    host = short(suspect.hosts[0])
+    host = short_host(suspect.hosts[0])
     match suspect.kind:
         case Kind.HOST:
             return f"{host} {verb} at {part} of the other hosts' speed"

@@ -20,16 +20,10 @@ from distdoctor.nccl_bench.checks.matrix_view import (
     speed_evidence,
     view_of,
 )
-from distdoctor.nccl_bench.checks.ports import (
-    MAX_NAME_OF_TWO,
-    gpus_of,
-    link_names,
-    look_at_ports,
-    look_inside,
-    short,
-)
+from distdoctor.nccl_bench.checks.ports import gpus_of, link_names, look_at_ports, look_inside
 from distdoctor.nccl_bench.facts.bench import BenchFacts
 from distdoctor.report.model import Action, Fault, Scope, Team
+from distdoctor.report.names import MAX_NAME_OF_TWO, short_host
 
 KINDS = (Kind.LINK, Kind.DIRECTION)
 
@@ -92,7 +86,7 @@ def _ends(suspect: Suspect) -> tuple[str, str]:
 
 
 def _title(suspect: Suspect) -> str:
-    source, target = (short(end, MAX_NAME_OF_TWO) for end in _ends(suspect))
+    source, target = (short_host(end, MAX_NAME_OF_TWO) for end in _ends(suspect))
     part = percent(suspect.ratio)
     if suspect.kind is Kind.LINK:
         return f"{source} and {target}: {part} of their speed with others"

@@ -2,36 +2,14 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 
-from distdoctor.nccl_bench.analysis.lost_ranks import Blame, Cause, blame
 from distdoctor.nccl_bench.checks.base import BenchCheck, Found, NotApplicable, Outcome, Passed
-from distdoctor.nccl_bench.checks.ports import gpus_of, short
-from distdoctor.nccl_bench.facts.bench import BenchFacts, Lost, LostRank, Stopped
-from distdoctor.report.model import Action, Confidence, Evidence, Fault, Scope, Severity, Team
-from distdoctor.units import fold_ints
-
-# Ranks that get a line of evidence each. Our own bound.
-MAX_SHOWN = 6
-
-MAX_ERROR_CHARACTERS = 300
-
-_STATE_WORDS = {
-    Lost.STOPPED: "is stopped (SIGSTOP, or a debugger holds it)",
-    Lost.GONE: "is gone: its process died",
-    Lost.FROZEN: "is frozen: its process does not answer",
-    Lost.LATE: "has not arrived, though its process runs",
-    Lost.UNKNOWN: "has not arrived; nothing is known of its process",
-}
-
-_MEANING = {
-    Lost.STOPPED: "Its process takes no part until somebody continues it; all others wait in the collective.",
-    Lost.GONE: "A process that died leaves all others waiting. Its own log, or the kernel's (out of memory), says why.",
-    Lost.FROZEN: "Its process sends no sign of life: blocked in the kernel or a driver, or its host is gone.",
-    Lost.LATE: "Its process runs and does something else; its stack says what.",
-    Lost.UNKNOWN: "Its process, or its whole host, has to be looked at first.",
-}
+from distdoctor.nccl_bench.facts.bench import BenchFacts
+from distdoctor.ranks.blame import Blame, Cause, blame
+from distdoctor.ranks.lost import Stopped
+from distdoctor.ranks.lost_found import error_evidence, lost_found, store_lost_found, waiting_evidence
+from distdoctor.report.model import Action, Confidence, Fault, Severity, Team
 
 
 def check_stopped(facts: BenchFacts) -> Sequence[Outcome]:
@@ -48,137 +26,9 @@ def check_stopped(facts: BenchFacts) -> Sequence[Outcome]:
         case Cause.STUCK | Cause.BROKEN:
             return [_stuck(facts, stopped, told)]
         case Cause.STORE_LOST:
-            return [_store_lost(facts, stopped, told)]
+            return [store_lost_found(stopped, told, facts.places)]
         case _:
-            return [_lost(facts, stopped, told)]
-
-
-def rank_words(lost: LostRank) -> str:
-    """ "rank 3 (host-b, pid 4242) is gone: its process died"."""
-    known = [*([lost.host] if lost.host else []), *([f"pid {lost.pid}"] if lost.pid else [])]
-    where = f" ({', '.join(known)})" if known else ""
-    return f"rank {lost.rank}{where} {_STATE_WORDS[lost.state]}"
-
-
-def _lost(facts: BenchFacts, stopped: Stopped, told: Blame) -> Found:
-    ranks = tuple(each.rank for each in told.culprits)
-    first = told.culprits[0]
-    hosts = tuple(
-        dict.fromkeys(host for each in told.culprits if (host := each.host or facts.host_of(each.rank)))
-    )
-    raised = told.cause is Cause.RAISED
-    several = len(ranks) > 1
-    # When a rank dies the launcher ends the others: of several that are gone one is the cause.
-    unsure = several and not raised and first.state in (Lost.GONE, Lost.UNKNOWN)
-    return Found(
-        key="raised" if raised else first.state.name.lower(),
-        title=_title(ranks, hosts, first, raised=raised),
-        severity=Severity.CRITICAL,
-        confidence=Confidence.MEDIUM if unsure else Confidence.HIGH,
-        evidence=(
-            *_error_evidence(told),
-            *(
-                Evidence(text=_with_phase(each), source="its process and its sign of life in the store")
-                for each in told.culprits[:MAX_SHOWN]
-                if not (raised and each.state is Lost.UNKNOWN)
-            ),
-            _waiting(stopped, told),
-            *_victims(told),
-        ),
-        explanation=(_raised_words(several=several) if raised else _MEANING[first.state])
-        + (" Of these ranks one is the cause; the launcher ends the others." if unsure else ""),
-        actions=_actions(told, hosts),
-        scope=Scope(ranks=ranks, hosts=hosts, gpus=gpus_of(facts, ranks)),
-        cause_class=_cause_class(told, first),
-        fault=Fault.UNKNOWN,
-    )
-
-
-def _raised_words(*, several: bool) -> str:
-    if several:
-        return "They raised the same error: look for what they have in common, such as a setting of the job."
-    return "The other ranks cannot go on without it."
-
-
-def _title(ranks: Sequence[int], hosts: Sequence[str], first: LostRank, *, raised: bool) -> str:
-    several = len(ranks) > 1
-    where = f" ({short(hosts[0])})" if len(hosts) == 1 else ""
-    who = f"rank{'s' if several else ''} {fold_ints(tuple(ranks))}"
-    if raised:
-        return f"{who}{where} could not go on: {'they' if several else 'it'} raised an error"[:80]
-    words = {
-        Lost.STOPPED: "are stopped" if several else "is stopped",
-        Lost.GONE: "are gone" if several else "is gone",
-        Lost.FROZEN: "do not answer" if several else "does not answer",
-        Lost.LATE: "have not arrived" if several else "has not arrived",
-        Lost.UNKNOWN: "have not arrived" if several else "has not arrived",
-    }[first.state]
-    return f"{who}{where} {words}: the others waited"[:80]
-
-
-def _with_phase(lost: LostRank) -> str:
-    last = f"; last seen in: {lost.last_phase}" if lost.last_phase else ""
-    doing = f"; its main thread is in {lost.doing}" if lost.doing else ""
-    return rank_words(lost) + last + doing
-
-
-def _error_evidence(told: Blame) -> tuple[Evidence, ...]:
-    if told.error is None:
-        return ()
-    rank, text = told.error
-    return (Evidence(text=f"rank {rank}: {text[:MAX_ERROR_CHARACTERS]}", source=f"the error of rank {rank}"),)
-
-
-def _waiting(stopped: Stopped, told: Blame) -> Evidence:
-    phase = f" in: {stopped.phase}" if stopped.phase else " before the first step"
-    accused = {each.rank for each in told.culprits}
-    waited = tuple(rank for rank in stopped.inside if rank not in accused)
-    who = f"; ranks {fold_ints(waited)} waited there" if waited else ""
-    after = f" after {stopped.waited_s:.0f} s" if stopped.waited_s is not None else ""
-    said = any(text in stopped.reason for _, text in stopped.errors)
-    why = "" if said else f" ({stopped.reason[:MAX_ERROR_CHARACTERS]})"
-    return Evidence(text=f"stopped{phase}{after}{why}{who}", source="the watchdog of the run")
-
-
-def _victims(told: Blame) -> tuple[Evidence, ...]:
-    if not told.victims:
-        return ()
-    ranks = fold_ints(tuple(each.rank for each in told.victims))
-    text = f"ranks {ranks} are missing too, with weaker signs; taken as a consequence"
-    return (Evidence(text=text, source="the watchdog of the run"),)
-
-
-def _cause_class(told: Blame, first: LostRank) -> str:
-    if told.cause is Cause.RAISED:
-        return "rank_died:python_exception"
-    return "rank_died" if first.state is Lost.GONE else "rank_not_arrived"
-
-
-def _actions(told: Blame, hosts: Sequence[str]) -> tuple[Action, ...]:
-    first = told.culprits[0]
-    where = f"on {hosts[0]}: " if hosts else ""
-    pid = first.pid
-    if told.cause is Cause.RAISED:
-        text = f"read the log of rank {first.rank}: the whole traceback stands there"
-        return (Action(team=Team.JOB_OWNER, text=text),)
-    match first.state:
-        case Lost.STOPPED:
-            text = f"{where}find out who stopped it (a debugger, a shell, a checkpoint tool), then continue or end it"
-            command = f"grep -E 'State|TracerPid' /proc/{pid}/status; kill -CONT {pid}" if pid else None
-        case Lost.GONE:
-            text = (
-                f"{where}why it died: its own log first, then the kernel's log (out of memory, Xid, segfault)"
-            )
-            command = "dmesg -T | grep -Ei 'killed process|out of memory|oom|xid|segfault' | tail"
-        case Lost.FROZEN | Lost.LATE:
-            text = f"{where}what it is doing: its stack"
-            command = (
-                f"py-spy dump --pid {pid}; cat /proc/{pid}/wchan; cat /proc/{pid}/stack" if pid else None
-            )
-        case _:
-            text = f"{where}whether the host is up and the rank was started there"
-            command = f"ping -c 3 {shlex.quote(hosts[0])}" if hosts else None
-    return (Action(team=Team.PLATFORM, text=text, command=command),)
+            return [lost_found(stopped, told, facts.places)]
 
 
 def _stuck(facts: BenchFacts, stopped: Stopped, told: Blame) -> Found:
@@ -195,7 +45,7 @@ def _stuck(facts: BenchFacts, stopped: Stopped, told: Blame) -> Found:
         severity=Severity.CRITICAL,
         # A rank that went into the step and then does something else looks the same until its stack is seen.
         confidence=Confidence.MEDIUM,
-        evidence=(*_error_evidence(told), _waiting(stopped, told)),
+        evidence=(*error_evidence(told), waiting_evidence(stopped, told)),
         explanation=(
             "No rank is missing and all processes run: data does not get from one to another. "
             + (
@@ -264,7 +114,7 @@ def _ended(stopped: Stopped, told: Blame) -> Found:
         ),
         severity=Severity.INFO,
         confidence=Confidence.HIGH if by_user else Confidence.MEDIUM,
-        evidence=(_waiting(stopped, told),),
+        evidence=(waiting_evidence(stopped, told),),
         explanation=(
             "What was measured until then is in the report. "
             + (
@@ -275,32 +125,6 @@ def _ended(stopped: Stopped, told: Blame) -> Found:
         ).strip(),
         actions=(),
         cause_class=None,
-        fault=Fault.UNKNOWN,
-    )
-
-
-def _store_lost(facts: BenchFacts, stopped: Stopped, told: Blame) -> Found:
-    host = facts.host_of(0)
-    where = f" ({short(host)})" if host else ""
-    return Found(
-        key="store",
-        title=f"the ranks' meeting point is gone: the process or host of rank 0{where}"[:80],
-        severity=Severity.CRITICAL,
-        confidence=Confidence.MEDIUM,
-        evidence=(_waiting(stopped, told),),
-        explanation=(
-            "The key-value store of the job does not answer. It lives with the launcher or with rank 0; when it goes, "
-            "nobody can tell who else is gone. This report speaks for one rank alone."
-        ),
-        actions=(
-            Action(
-                team=Team.PLATFORM,
-                text="look at the host that MASTER_ADDR names: is it up, did its launcher or rank 0 end?",
-                command='ping -c 3 "$MASTER_ADDR"; nc -zv "$MASTER_ADDR" "$MASTER_PORT"',
-            ),
-        ),
-        scope=Scope(hosts=(host,) if host else ()),
-        cause_class="cascade:store_host_gone",
         fault=Fault.UNKNOWN,
     )
 

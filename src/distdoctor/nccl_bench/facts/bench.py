@@ -8,8 +8,10 @@ from enum import Enum
 from distdoctor.nccl_bench.facts.lateness import ArrivalsOfGroup
 from distdoctor.nccl_bench.facts.matrix import Matrix
 from distdoctor.nccl_bench.facts.nccl_log import NcclLog
-from distdoctor.nccl_bench.facts.places import HostHardware, Place, Versions
+from distdoctor.nccl_bench.facts.places import HostHardware, Versions
 from distdoctor.nccl_bench.facts.rows import NotMeasured, Row
+from distdoctor.ranks.lost import Stopped
+from distdoctor.ranks.places import Place
 
 
 class Origin(str, Enum):
@@ -19,49 +21,6 @@ class Origin(str, Enum):
     TABLE = "table"
     LOG = "log"
     REPORT = "report"
-
-
-class Lost(str, Enum):
-    """What is known of a rank that holds the others up."""
-
-    STOPPED = "is stopped"
-    GONE = "is gone"
-    FROZEN = "does not answer"
-    LATE = "has not arrived, and runs"
-    UNKNOWN = "has not arrived"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LostRank:
-    """One rank for which the others waited in vain."""
-
-    rank: int
-    state: Lost
-    host: str | None = None
-    pid: int | None = None
-    last_phase: str | None = None
-    doing: str | None = None
-    """Where its main thread is, "train.py line 72, in load_batch"; None when that is not known."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stopped:
-    """The measurement ended before its plan: a fault, Ctrl-C, or the time limit."""
-
-    reason: str
-    phase: str | None
-    """What was being measured."""
-    lost: tuple[LostRank, ...] = ()
-    """Who is missing or frozen."""
-    inside: tuple[int, ...] = ()
-    """Ranks that sat in the phase and waited."""
-    by_user: bool = False
-    """Ctrl-C, or the launcher ended the job though no rank was found at fault."""
-    waited_s: float | None = None
-    errors: tuple[tuple[int, str], ...] = ()
-    """(rank, text) of ranks that could not go on, in the order in which they said so."""
-    only_this_rank: bool = False
-    """The store was lost, so that one rank speaks for itself alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

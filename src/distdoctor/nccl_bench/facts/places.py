@@ -1,25 +1,8 @@
-"""Where the ranks sit and what joins them."""
+"""What joins the ranks, and what was loaded."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """One rank's place."""
-
-    rank: int
-    host: str
-    local_rank: int
-    pod: str | None = None
-    gpu_index: int | None = None
-    """NVML's index."""
-    gpu_pci: str | None = None
-    gpu_uuid: str | None = None
-    gpu_model: str | None = None
-    device: str = "cpu"
-    """"cpu", "cuda:3"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

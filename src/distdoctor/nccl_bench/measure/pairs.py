@@ -13,9 +13,9 @@ import torch
 import torch.distributed as dist
 
 from distdoctor.nccl_bench.analysis.pairing import Round
-from distdoctor.nccl_bench.measure.joining import Joined
-from distdoctor.nccl_bench.measure.target import Target
 from distdoctor.nccl_bench.pair_record import encode_pair
+from distdoctor.ranks.group.joining import Joined
+from distdoctor.ranks.group.target import Target
 
 # Messages one after another in one visit of a pair; the best counts, for noise only makes things slower.
 REPEATS = 3

@@ -1,13 +1,11 @@
-"""One rank's run, from the import of torch to its last word.
+"""What one rank of a benchmark does, from its look at the host to its farewell.
 
-Every rank measures; rank 0 also tells what it finds on the way and reports at the end. When a rank is lost, the
-watchdog calls the report from a thread of its own, on whichever rank is next, with what is in the store.
+Every rank measures; rank 0 also tells what it finds on the way.
 """
 
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,31 +13,29 @@ from dataclasses import dataclass
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 
-from distdoctor.errors import DistdoctorError
-from distdoctor.exit_codes import ExitCode
 from distdoctor.nccl_bench.analysis.matrix_score import needs_confirmation
 from distdoctor.nccl_bench.analysis.pairing import MatrixPlan, Pair, confirmation_rounds, plan_matrix
 from distdoctor.nccl_bench.definitions import BARRIER
 from distdoctor.nccl_bench.facts.rows import NotMeasured
 from distdoctor.nccl_bench.measure.disturbance import Disturbance
-from distdoctor.nccl_bench.measure.joining import Joined
 from distdoctor.nccl_bench.measure.pairs import Pairs
-from distdoctor.nccl_bench.measure.sweep import Progress, Sweep
-from distdoctor.nccl_bench.measure.target import Target
+from distdoctor.nccl_bench.measure.room import buffer_bytes
+from distdoctor.nccl_bench.measure.sweep import Sweep
 from distdoctor.nccl_bench.measured import Measured, RunState, gather_measured
 from distdoctor.nccl_bench.mesh import MeshShape, check_mesh, mesh_groups
-from distdoctor.nccl_bench.messages import Layout, encode, places_of
 from distdoctor.nccl_bench.options import MATRIX_BYTES, BenchOptions, MatrixChoice
 from distdoctor.nccl_bench.own_log import OwnLog
 from distdoctor.nccl_bench.plan import make_plan
+from distdoctor.ranks.greeting import Layout, encode, places_of
+from distdoctor.ranks.group.running import GroupRun
+from distdoctor.ranks.group.target import Target
 from distdoctor.ranks.identity import RankIdentity
+from distdoctor.ranks.progress import Progress
+from distdoctor.ranks.told import tell
 from distdoctor.ranks.watchdog import Stall
 
 # Kept back from the time limit for gathering and writing the report. Our own choice.
 _RESERVE_S = 4.0
-
-# Others wait so long for rank 0 to write its report: a slow file system is no stuck rank. Our own choice.
-_WRITING_LIMIT_S = 60.0
 
 # Passes over the matrix: a disturbance of one visit must not decide. Our own choice.
 _MATRIX_PASSES = 3
@@ -68,10 +64,6 @@ class Callbacks:
     """What is known after a stage; called in rank 0."""
     report: Callable[[Measured], int]
     """Write the report; its exit code."""
-
-
-class RefusedError(DistdoctorError):
-    """Nothing is measured, by the decision of rank 0."""
 
 
 def run_rank(
@@ -103,55 +95,35 @@ class _Run:
         self._callbacks = callbacks
         self._is_first = identity.rank == 0
         self._disturbance = Disturbance()
-        self._reporting = threading.Lock()
         if options.mesh is not None:
             check_mesh(options.mesh, identity.world_size)
         self._log: OwnLog | None = None
         self._state = RunState(options=options, world_size=identity.world_size)
-        self._joined = Joined(
+        self._group_run = GroupRun(
             identity,
-            options,
+            room="bench",
+            timeout_s=options.timeout_s,
             import_torch_s=import_torch_s,
-            report=self._report_stall,
+            report=self._report,
             before_end=self._remove_log,
         )
+        self._joined = self._group_run.joined
 
     def run(self) -> int:
-        try:
-            return self._run()
-        except RefusedError:
-            # All ranks were told the same; rank 0 says it for all.
-            self._joined.finish()
-            if self._is_first:
-                raise
-            return 0
+        return self._group_run.run(self._work)
 
-    def _run(self) -> int:
-        try:
-            self._joined.meet()
-            self._look_at_hosts()
-            # Before NCCL starts, and after the look, which tells the variables that the user has set.
-            self._log = OwnLog(os.environ) if self._options.nccl_log else None
-            target = self._callbacks.find_target()
-            self._state.backend = target.backend
-            self._measure(target, self._joined.form_group(target))
-            self._say_farewell()
-            self._joined.watchdog.arrive("writing the report", deadline_s=_WRITING_LIMIT_S)
-            if not self._is_first:
-                self._joined.watchdog.await_report()
-        except RefusedError:
-            raise
-        except DistdoctorError as error:
-            self._joined.watchdog.give_up(error.message)
-        except Exception as error:
-            # A peer that is gone, an allocation that failed, a bug: the watchdog finds out who is to blame.
-            first = next(iter(str(error).strip().splitlines()), "")
-            self._joined.watchdog.give_up(f"{type(error).__name__}: {first}")
-        # What goes wrong in writing is nobody's fault among the ranks: it is raised.
-        code = self._report() if self._is_first else 0
-        self._joined.finish()
-        self._remove_log()
-        return code
+    def _work(self) -> None:
+        hint = "free them, or measure all the same with --share-gpus: the report is labelled so"
+        self._group_run.look_at_hosts(self._callbacks.look, self._callbacks.object_to, hint=hint)
+        # Before NCCL starts, and after the look, which tells the variables that the user has set.
+        self._log = OwnLog(os.environ) if self._options.nccl_log else None
+        target = self._callbacks.find_target()
+        self._state.backend = target.backend
+        self._joined.form_group(target)
+        ranks_here = self._identity.local_world_size or self._identity.world_size
+        layout = self._joined.greet(target, memory_bytes=buffer_bytes(target, ranks_here=ranks_here))
+        self._measure(target, layout)
+        self._say_farewell()
 
     def _remove_log(self) -> None:
         if self._log is not None:
@@ -165,6 +137,7 @@ class _Run:
         available = [each.memory_bytes for each in layout.ranks if each.memory_bytes is not None]
         sweep = Sweep(
             joined,
+            options,
             target,
             available_bytes=min(available, default=None),
             until=self._until,
@@ -186,22 +159,6 @@ class _Run:
         if options.matrix is not MatrixChoice.OFF and self._identity.world_size > 1:
             all_ranks = options.matrix is MatrixChoice.ALL
             self._measure_matrix(target, plan_matrix(places_of(layout), all_ranks=all_ranks))
-
-    def _look_at_hosts(self) -> None:
-        """One rank of each host tells what is there, before anything is measured beside it."""
-        self._joined.watchdog.arrive("looking at the hosts", deadline_s=self._options.timeout_s * 2)
-        if self._identity.local_rank in (0, None):
-            self._tell("look", self._callbacks.look())
-        self._joined.control.in_step()
-        objection = self._joined.control.in_step(
-            self._callbacks.object_to(self._measured_so_far().looks) if self._is_first else ""
-        )
-        self._joined.watchdog.leave()
-        if objection:
-            raise RefusedError(
-                objection,
-                hint="free them, or measure all the same with --share-gpus: the report is labelled so",
-            )
 
     def _make_mesh(self, mesh: MeshShape, target: Target, sweep: Sweep) -> None:
         self._joined.watchdog.arrive("making the device mesh", deadline_s=self._options.timeout_s * 2)
@@ -257,8 +214,7 @@ class _Run:
     # --- telling ---
 
     def _tell(self, name: str, value: bytes) -> None:
-        self._joined.control.put(f"{name}/{self._identity.rank}", value)
-        self._joined.control.note_rank(f"{name}/done")
+        tell(self._joined.control, name, self._identity.rank, value)
 
     def _send_log(self) -> None:
         """NCCL's log of the first rank of each host is enough: the others' lines say the same."""
@@ -287,32 +243,14 @@ class _Run:
             self._callbacks.on_stage(self._measured_so_far())
 
     def _measured_so_far(self) -> Measured:
-        return gather_measured(self._state, self._joined.records, f"{self._joined.prefix}bench/")
+        return gather_measured(self._state, self._joined.records, self._joined.room_prefix)
 
     # --- reporting ---
 
-    def _report(self) -> int:
-        """Once, whoever comes first: the main thread at the end, or the watchdog of any rank."""
-        watchdog = self._joined.watchdog
-        told = watchdog.begin_report()
-        if told is not None:
-            return told
-        code = int(ExitCode.BUG)
-        try:
-            code = self._report_once(None)
-        finally:
-            watchdog.end_report(code)
-        return code
-
-    def _report_stall(self, stall: Stall) -> int:
-        return self._report_once(stall)
-
-    def _report_once(self, stall: Stall | None) -> int:
-        with self._reporting:
-            measured = gather_measured(
-                self._state, self._joined.records, f"{self._joined.prefix}bench/", stall=stall
-            )
-            return self._callbacks.report(measured)
+    def _report(self, stall: Stall | None) -> int:
+        prefix = self._joined.room_prefix
+        measured = gather_measured(self._state, self._joined.records, prefix, stall=stall)
+        return self._callbacks.report(measured)
 
 
 def _words(parts: tuple[tuple[Pair, ...], tuple[Pair, ...]]) -> str:

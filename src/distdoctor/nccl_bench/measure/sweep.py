@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import partial
 
 import torch.distributed as dist
@@ -17,11 +16,8 @@ from distdoctor.nccl_bench.facts.rows import Group, GroupKind, NotMeasured, Styl
 from distdoctor.nccl_bench.measure.buffers import WrongElements
 from distdoctor.nccl_bench.measure.collectives import prepare
 from distdoctor.nccl_bench.measure.computing import Computing
-from distdoctor.nccl_bench.measure.device import synchronize
-from distdoctor.nccl_bench.measure.joining import Joined
 from distdoctor.nccl_bench.measure.prepared import Prepared
 from distdoctor.nccl_bench.measure.support import PROBE_BYTES_PER_RANK, try_support
-from distdoctor.nccl_bench.measure.target import Target
 from distdoctor.nccl_bench.measure.timing import (
     Clock,
     EventClock,
@@ -32,9 +28,14 @@ from distdoctor.nccl_bench.measure.timing import (
     warm_up,
 )
 from distdoctor.nccl_bench.memory import predicted_bytes
+from distdoctor.nccl_bench.options import BenchOptions
 from distdoctor.nccl_bench.plan import Cell, Stage
 from distdoctor.nccl_bench.record import CellRun, Record, done_key, encode_record, record_key
 from distdoctor.nccl_bench.shapes import actual_size_bytes
+from distdoctor.ranks.group.device import synchronize
+from distdoctor.ranks.group.joining import Joined
+from distdoctor.ranks.group.target import Target
+from distdoctor.ranks.progress import Progress
 from distdoctor.units import GIB, KIB, MIB, format_bytes
 
 # Iterations of one repeat when time allows: the 99th percentile needs a hundred, large messages need few. Our own choice.
@@ -57,23 +58,13 @@ _FORETELLS = 16
 _GO, _NO_TIME = "go", "no time"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """How far the run is."""
-
-    text: str
-    done: int
-    total: int
-    left_s: float
-    """At most this long: the rest of the time limit."""
-
-
 class Sweep:
     """Runs stages in every rank and keeps what was run."""
 
     def __init__(
         self,
         joined: Joined,
+        options: BenchOptions,
         target: Target,
         *,
         available_bytes: int | None,
@@ -84,7 +75,7 @@ class Sweep:
         self._joined = joined
         self._control = joined.control
         self._rank = joined.identity.rank
-        self._options = joined.options
+        self._options = options
         self._target = target
         self._finish = partial(synchronize, target.device)
         self._available = available_bytes

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from distdoctor.nccl_bench.facts.places import HostHardware, Place
+from distdoctor.nccl_bench.facts.places import HostHardware
 from distdoctor.nccl_bench.facts.rows import Group, GroupKind
 from distdoctor.nccl_bench.readers.head import DeviceLine
+from distdoctor.ranks.places import Place
 
 
 def by_rank(devices: Iterable[DeviceLine]) -> list[DeviceLine]:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
-from distdoctor.nccl_bench.facts.bench import Lost, LostRank, Stopped
+from distdoctor.ranks.lost import Lost, LostRank, Stopped
 
 # What is known of a lost rank, from the surest cause down: a process that is gone explains all that follows; one
 # that has not arrived may itself wait for something.

@@ -10,7 +10,7 @@ from datetime import timedelta
 import torch.distributed as dist
 
 from distdoctor.errors import DistdoctorError
-from distdoctor.nccl_bench.meeting import Meeting
+from distdoctor.ranks.meeting import Meeting
 
 _POLL_S = 0.3
 

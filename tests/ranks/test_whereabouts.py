@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from distdoctor.nccl_bench.analysis.whereabouts import apart_from_others, words_of
 from distdoctor.ranks.watchdog import Whereabouts
+from distdoctor.ranks.whereabouts import apart_from_others, words_of
 
 TORCH = "/opt/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py"
 LOOP = "/opt/venv/lib/python3.11/site-packages/distdoctor/nccl_bench/measure/timing.py"

@@ -1,6 +1,6 @@
 """From a process with a rank to a member of a process group: stores, watchdog, greeting, backend.
 
-The store comes first and carries everything but the measured collectives, so that a fabric that does not work
+The store comes first and carries everything but the collectives of the work itself, so that a fabric that does not work
 still ends in a report. Every rank has three clients of it: a client serialises its calls, and one that waits
 must not hold up the heart or the report.
 """
@@ -16,13 +16,12 @@ import torch
 import torch.distributed as dist
 
 from distdoctor.errors import DistdoctorError
-from distdoctor.nccl_bench.measure.connecting import connect
-from distdoctor.nccl_bench.measure.control import Control
-from distdoctor.nccl_bench.measure.target import Target, buffer_bytes
-from distdoctor.nccl_bench.meeting import Meeting, meeting_of
-from distdoctor.nccl_bench.messages import Hello, Layout, decode, encode
-from distdoctor.nccl_bench.options import JOIN_TIMEOUT_S, BenchOptions
+from distdoctor.ranks.greeting import Hello, Layout, decode, encode
+from distdoctor.ranks.group.connecting import connect
+from distdoctor.ranks.group.control import Control
+from distdoctor.ranks.group.target import Target
 from distdoctor.ranks.identity import RankIdentity
+from distdoctor.ranks.meeting import JOIN_TIMEOUT_S, Meeting, meeting_of
 from distdoctor.ranks.store import StoreLostError, TimedStore, launch_prefix
 from distdoctor.ranks.watchdog import Stall, Watchdog
 
@@ -91,24 +90,33 @@ class Joined:
     def __init__(
         self,
         identity: RankIdentity,
-        options: BenchOptions,
         *,
+        room: str,
+        timeout_s: float,
         import_torch_s: float,
         report: Callable[[Stall], int],
         before_end: Callable[[], None],
     ) -> None:
-        """Connect to the store and start the watchdog; raises DistdoctorError."""
+        """Connect to the store and make the watchdog; raises DistdoctorError.
+
+        room: under which keys this command's ranks tell one another things.
+        timeout_s: longest time of one step.
+        """
         self.identity = identity
-        self.options = options
+        self._timeout_s = timeout_s
         self._import_torch_s = import_torch_s
+        self._process_group_s = 0.0
+        self._num_groups = 0
         self._store = Store(identity, timeout_s=JOIN_TIMEOUT_S)
         client = self._store.client()
         self.prefix = _enter(client, identity)
+        self.room_prefix = f"{self.prefix}{room}/"
+        """Keys of `control`, for whoever reads what was told."""
         self.records = client
         """A client that only the report uses."""
         self.control = Control(
             self._store.client(),
-            prefix=f"{self.prefix}bench/",
+            prefix=self.room_prefix,
             rank=identity.rank,
             world_size=identity.world_size,
         )
@@ -118,7 +126,7 @@ class Joined:
             rank=identity.rank,
             world_size=identity.world_size,
             host=identity.host,
-            deadline_s=options.timeout_s,
+            deadline_s=timeout_s,
             report=report,
             hosts_store=self._store.serves,
             before_end=before_end,
@@ -133,13 +141,14 @@ class Joined:
         self.control.in_step()
         self.watchdog.leave()
 
-    def form_group(self, target: Target) -> Layout:
-        """The process group over all ranks, and everybody's greeting."""
+    def form_group(self, target: Target) -> None:
+        """The process group over all ranks; a second call makes a new one, where the one before was destroyed."""
         self.watchdog.arrive("forming the process group", deadline_s=JOIN_TIMEOUT_S)
         began = time.monotonic()
-        group_store = dist.PrefixStore(f"{self.prefix}group", self._store.client())
+        group_store = dist.PrefixStore(f"{self.prefix}group/{self._num_groups}", self._store.client())
+        self._num_groups += 1
         # The watchdog ends a run long before the group's own timeout aborts the process.
-        patience = timedelta(seconds=max(600.0, 10 * self.options.timeout_s))
+        patience = timedelta(seconds=max(600.0, 10 * self._timeout_s))
         device = {"device_id": target.device} if target.device.type == "cuda" else {}
         dist.init_process_group(
             target.backend,
@@ -149,13 +158,14 @@ class Joined:
             timeout=patience,
             **device,
         )
-        layout = self._greet(target, time.monotonic() - began)
+        self._process_group_s = time.monotonic() - began
         self.watchdog.leave()
-        return layout
 
-    def _greet(self, target: Target, process_group_s: float) -> Layout:
+    def greet(self, target: Target, *, memory_bytes: int | None) -> Layout:
+        """Everybody's greeting, once all have given theirs; `memory_bytes`: what this rank may take."""
+        self.watchdog.arrive("greeting", deadline_s=JOIN_TIMEOUT_S)
         control, rank, world_size = self.control, self.identity.rank, self.identity.world_size
-        control.put(f"hello/{rank}", encode(self._hello(target, process_group_s)))
+        control.put(f"hello/{rank}", encode(self._hello(target, memory_bytes)))
         if rank == 0:
             hellos = (decode(control.wait_for(f"hello/{each}"), Hello) for each in range(world_size))
             control.put("layout", encode(Layout(ranks=tuple(each for each in hellos if each is not None))))
@@ -164,9 +174,10 @@ class Joined:
             raise DistdoctorError(
                 "the ranks' greetings cannot be read", hint="is another program on this port?"
             )
+        self.watchdog.leave()
         return layout
 
-    def _hello(self, target: Target, process_group_s: float) -> Hello:
+    def _hello(self, target: Target, memory_bytes: int | None) -> Hello:
         identity = self.identity
         return Hello(
             rank=identity.rank,
@@ -178,9 +189,9 @@ class Joined:
             gpu_pci=target.gpu_pci,
             gpu_uuid=target.gpu_uuid,
             gpu_model=target.gpu_model,
-            memory_bytes=buffer_bytes(target, ranks_here=identity.local_world_size or identity.world_size),
+            memory_bytes=memory_bytes,
             import_torch_s=round(self._import_torch_s, 3),
-            process_group_s=round(process_group_s, 3),
+            process_group_s=round(self._process_group_s, 3),
             torch=str(torch.__version__),
             cuda=torch.version.cuda,
             nccl=_nccl_version(),

@@ -9,6 +9,9 @@ from distdoctor.errors import DistdoctorError
 from distdoctor.ranks.identity import RankIdentity
 from distdoctor.ranks.launchers import Launcher
 
+JOIN_TIMEOUT_S = 90.0
+"""How long ranks wait for one another at first: imports of torch on a cold file system. Our own choice."""
+
 # Jobs that share a host must not meet on one port; below Linux's ephemeral range (32768). Our own choice.
 _FIRST_PORT, _NUM_PORTS = 20_000, 10_000
 

@@ -1,4 +1,4 @@
-"""What this rank measures on: backend, device, and the names by which somebody finds that device."""
+"""What this rank works on: backend, device, and the names by which somebody finds that device."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from distdoctor.nccl_bench.measure.device import available_bytes, choose_backend, device_of, take
-
-# Of what is free: the rest is for what backends and allocators take beside our buffers. Our own choice.
-_SHARE_FOR_BUFFERS = 0.7
+from distdoctor.ranks.group.device import choose_backend, device_of, take
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,15 +37,6 @@ def find_target(asked: str | None, local_rank: int) -> Target:
         gpu_uuid=None if uuid is None else f"GPU-{str(uuid).removeprefix('GPU-')}",
         gpu_model=properties.name,
     )
-
-
-def buffer_bytes(target: Target, *, ranks_here: int) -> int | None:
-    """Memory for this rank's buffers; the host's is shared by all its ranks. None where it is not known."""
-    free = available_bytes(target.device)
-    if free is None:
-        return None
-    share = 1 if target.device.type == "cuda" else max(1, ranks_here)
-    return int(free * _SHARE_FOR_BUFFERS) // share
 
 
 def _pci_address(properties: object) -> str | None:

@@ -13,8 +13,8 @@ from slowdown import scaled
 pytest.importorskip("torch")
 
 from distdoctor.errors import DistdoctorError
-from distdoctor.nccl_bench.measure import connecting
-from distdoctor.nccl_bench.meeting import Meeting
+from distdoctor.ranks.group import connecting
+from distdoctor.ranks.meeting import Meeting
 
 
 def there(port: int, *, serves: bool = False) -> Meeting:

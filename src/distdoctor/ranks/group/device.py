@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 
 from distdoctor.errors import UsageError
-from distdoctor.nccl_bench.memory import host_available_bytes
+from distdoctor.ranks.host_memory import host_available_bytes
 
 BACKENDS = ("nccl", "gloo")
 
