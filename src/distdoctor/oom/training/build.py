@@ -58,6 +58,7 @@ def build_program(world: World, observer: Observer) -> Program:
         with torch.device("meta" if job.said.meta_init is not False else world.device):
             models = _stages(world)
         data = _STRATEGIES[job.strategy](models, world)
+        data.observer = observer
         tp = world.sub_mesh("tp")
         for model in models:
             if tp is not None:

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from distdoctor.oom.settings import Precision
-from distdoctor.oom.training.base import World
+from distdoctor.oom.training.base import NoObserver, Observer, World
 from distdoctor.oom.training.model import Transformer
 from distdoctor.oom.training.optimizers import make_optimizer, states_of
 
@@ -25,6 +25,8 @@ class DataParallelism:
         self.models = list(models)
         self.modules: list[nn.Module] = list(models)
         self.optimizer: torch.optim.Optimizer | None = None
+        self.observer: Observer = NoObserver()
+        """Is told what a strategy's own buffers are for; set before `shard`."""
 
     def shard(self) -> None:
         """While parameters are on the meta device: cut them."""
@@ -49,6 +51,10 @@ class DataParallelism:
     def micro_batch(self, *, is_last: bool) -> contextlib.AbstractContextManager[object]:  # noqa: ARG002
         """Around forward and backward of one micro-batch; DDP reduces in the last one only."""
         return contextlib.nullcontext()
+
+    def backward(self, loss: torch.Tensor) -> None:
+        """The backward pass of one micro-batch."""
+        loss.backward()
 
     def gradients(self) -> list[torch.Tensor]:
         """What is accumulated."""

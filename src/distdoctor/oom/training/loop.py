@@ -55,7 +55,7 @@ class TrainingLoop(Program):
                 if job.said.frees_logits:
                     del logits
                 observer.at(Phase.BACKWARD, step=number, micro_batch=micro_batch)
-                loss.backward()
+                self._data.backward(loss)
         return loss.detach()
 
     def parameters(self) -> Iterable[nn.Parameter]:
