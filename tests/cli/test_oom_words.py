@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from distdoctor.cli.oom_settings import Words, settings_of_words
+from distdoctor.cli.job_words import Words
+from distdoctor.cli.oom_settings import settings_of_words
 from distdoctor.errors import UsageError
 from distdoctor.oom.job import resolve
 from distdoctor.oom.settings import (

@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from distdoctor.cli.oom_settings import Words, settings_of_words
+from distdoctor.cli.job_words import Words
+from distdoctor.cli.oom_settings import settings_of_words
 from distdoctor.errors import InputError, UsageError
 from distdoctor.oom.configs.files import doubts_of
 from distdoctor.oom.configs.read import read_config_text

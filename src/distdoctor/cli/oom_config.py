@@ -6,24 +6,26 @@ from typing import Annotated
 
 import typer
 
-from distdoctor.cli.oom_job_options import (
-    GlobalBatch,
-    Gpus,
-    GpusPerNode,
-    MicroBatch,
-    MicroBatches,
-    ModelName,
-    On,
-    PrecisionName,
-    SeqLen,
-    StrategyName,
-)
+from distdoctor.cli.job_words import Words
+from distdoctor.cli.oom_job_options import job_options
 from distdoctor.cli.options import output_options
 from distdoctor.cli.output import Names, OutputOptions, emit, prepare_outputs
 from distdoctor.cli.request import make_request
 
 
 @output_options
+@job_options(
+    "gpus",
+    "gpus_per_node",
+    "on",
+    "model",
+    "strategy",
+    "precision",
+    "micro_batch",
+    "micro_batches",
+    "global_batch",
+    "seq_len",
+)
 def config(
     files: Annotated[
         list[str],
@@ -33,16 +35,7 @@ def config(
         ),
     ],
     *,
-    gpus: Gpus = None,
-    gpus_per_node: GpusPerNode = None,
-    on: On = None,
-    model: ModelName = None,
-    strategy: StrategyName = None,
-    precision: PrecisionName = None,
-    micro_batch: MicroBatch = None,
-    micro_batches: MicroBatches = None,
-    global_batch: GlobalBatch = None,
-    seq_len: SeqLen = None,
+    words: Words,
     output: OutputOptions,
 ) -> None:
     """Say what launch configurations determine, what they leave open, and what in them contradicts itself.
@@ -52,23 +45,11 @@ def config(
     """
     from dataclasses import replace
 
-    from distdoctor.cli.oom_settings import Words, settings_of_words
+    from distdoctor.cli.oom_settings import settings_of_words
     from distdoctor.oom.configs.files import report_of_configs
     from distdoctor.report.unread import name_unread
 
     prepared = prepare_outputs(output, Names(command="oom-config", host="files"))
-    words = Words(
-        gpus=gpus,
-        gpus_per_node=gpus_per_node,
-        on=on,
-        model=model,
-        strategy=strategy,
-        precision=precision,
-        micro_batch=micro_batch,
-        micro_batches=micro_batches,
-        global_batch=global_batch,
-        seq_len=seq_len,
-    )
     given, cluster, _ = settings_of_words(words, ())
     if cluster is not None:
         given = replace(given, gpu_type=cluster.type.name)

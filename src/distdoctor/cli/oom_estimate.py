@@ -6,18 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from distdoctor.cli.oom_job_options import (
-    GlobalBatch,
-    Gpus,
-    GpusPerNode,
-    MicroBatch,
-    MicroBatches,
-    ModelName,
-    On,
-    PrecisionName,
-    SeqLen,
-    StrategyName,
-)
+from distdoctor.cli.job_words import Words
+from distdoctor.cli.oom_job_options import Configs, job_options
 from distdoctor.cli.options import output_options
 from distdoctor.cli.output import Names, OutputOptions, emit, prepare_outputs
 from distdoctor.cli.request import make_request
@@ -30,115 +20,11 @@ if TYPE_CHECKING:
 
 
 @output_options
+@job_options()
 def estimate(
     *,
-    model: ModelName = None,
-    params: Annotated[
-        str | None, typer.Option("--params", metavar="N", help="only the number of parameters: 7.5e9, 70B")
-    ] = None,
-    layers: Annotated[int | None, typer.Option("--layers", help="layers of a model given by sizes")] = None,
-    hidden: Annotated[int | None, typer.Option("--hidden", help="hidden size")] = None,
-    heads: Annotated[int | None, typer.Option("--heads", help="attention heads")] = None,
-    kv_heads: Annotated[
-        int | None, typer.Option("--kv-heads", help="heads of keys and values [as --heads]")
-    ] = None,
-    head_size: Annotated[
-        int | None, typer.Option("--head-size", help="width of one head [hidden / heads]")
-    ] = None,
-    ffn: Annotated[
-        int | None, typer.Option("--ffn", help="width of the MLP [8/3 hidden gated, 4 plain]")
-    ] = None,
-    vocab: Annotated[int | None, typer.Option("--vocab", help="size of the vocabulary")] = None,
-    experts: Annotated[int | None, typer.Option("--experts", help="experts of each layer")] = None,
-    experts_per_token: Annotated[
-        int | None, typer.Option("--experts-per-token", help="experts that one token visits")
-    ] = None,
-    expert_ffn: Annotated[
-        int | None, typer.Option("--expert-ffn", help="width of one expert [--ffn]")
-    ] = None,
-    gated: Annotated[
-        bool | None, typer.Option("--gated/--plain-mlp", help="three matrices in an MLP, or two [gated]")
-    ] = None,
-    tied: Annotated[
-        bool | None, typer.Option("--tied/--untied", help="embedding and output are one matrix [untied]")
-    ] = None,
-    config: Annotated[
-        list[str] | None,
-        typer.Option("--config", metavar="FILE", help="a launch configuration; repeatable; options here win"),
-    ] = None,
-    on: On = None,
-    gpus: Gpus = None,
-    gpus_per_node: GpusPerNode = None,
-    mesh: Annotated[
-        str | None,
-        typer.Option(
-            "--mesh",
-            metavar="DIMS",
-            help="tp=8, or pp=2,dp_replicate=1,dp_shard=4,cp=1,tp=2,ep=1,etp=1; dp_shard takes what is left",
-        ),
-    ] = None,
-    strategy: StrategyName = None,
-    precision: PrecisionName = None,
-    optimizer: Annotated[
-        str | None,
-        typer.Option("--optimizer", help="adamw, adamw-8bit, adafactor, lion, sgd, muon … [adamw]"),
-    ] = None,
-    optimizer_loop: Annotated[
-        str | None, typer.Option("--optimizer-loop", help="foreach, fused or for-loop [foreach]")
-    ] = None,
-    micro_batch: MicroBatch = None,
-    micro_batches: MicroBatches = None,
-    global_batch: GlobalBatch = None,
-    seq_len: SeqLen = None,
-    checkpointing: Annotated[
-        str | None,
-        typer.Option(
-            "--checkpointing", help="activation (gradient) checkpointing: none, selective, full [none]"
-        ),
-    ] = None,
-    attention: Annotated[
-        str | None, typer.Option("--attention", help="flash (SDPA), or unfused (eager) [flash]")
-    ] = None,
-    sequence_parallel: Annotated[
-        bool | None,
-        typer.Option("--sequence-parallel/--no-sequence-parallel", help="cut tokens over tp too [yes]"),
-    ] = None,
-    loss_parallel: Annotated[
-        bool | None,
-        typer.Option("--loss-parallel/--no-loss-parallel", help="cut the logits over tp too [yes]"),
-    ] = None,
-    fused_loss: Annotated[
-        bool, typer.Option("--fused-loss", help="a chunked or fused cross entropy")
-    ] = False,
-    schedule: Annotated[
-        str | None,
-        typer.Option("--schedule", help="gpipe, 1f1b, interleaved, zero-bubble, zbv [1f1b]"),
-    ] = None,
-    virtual_stages: Annotated[
-        int | None, typer.Option("--virtual-stages", help="chunks of the model on each pipeline rank")
-    ] = None,
-    keep_gathered: Annotated[
-        bool, typer.Option("--keep-gathered", help="FSDP2 with reshard_after_forward=False")
-    ] = False,
-    bucket_view: Annotated[
-        bool, typer.Option("--bucket-view", help="DDP with gradient_as_bucket_view=True")
-    ] = False,
-    offload: Annotated[
-        str | None, typer.Option("--offload", help="to host memory: none, optimizer or all [none]")
-    ] = None,
-    init: Annotated[
-        str | None,
-        typer.Option("--init", help="meta: sharded before it is whole; whole: built on each GPU first"),
-    ] = None,
-    expert_imbalance: Annotated[
-        float | None, typer.Option("--expert-imbalance", help="tokens of the busiest rank over the mean [1]")
-    ] = None,
-    lora_rank: Annotated[
-        int | None, typer.Option("--lora-rank", help="adapters of this rank on a frozen model")
-    ] = None,
-    base_bits: Annotated[
-        int | None, typer.Option("--base-bits", help="bits of a frozen weight: 16, 8, or 4 as in QLoRA [16]")
-    ] = None,
+    words: Words,
+    config: Configs = None,
     explained: Annotated[
         str | None,
         typer.Option(
@@ -154,7 +40,7 @@ def estimate(
 
     Ranges are given where nobody knows better; what was assumed stands on the same screen.
     """
-    from distdoctor.cli.oom_settings import Words, settings_of_words
+    from distdoctor.cli.oom_settings import settings_of_words
     from distdoctor.oom.catalog.gpus import parse_cluster
     from distdoctor.oom.estimate import estimate as estimate_job
     from distdoctor.oom.estimate_build import estimate_report
@@ -165,48 +51,6 @@ def estimate(
     from distdoctor.units import MIB
 
     prepared = prepare_outputs(output, Names(command="oom-estimate", host="job"))
-    words = Words(
-        model=model,
-        params=params,
-        layers=layers,
-        hidden=hidden,
-        heads=heads,
-        kv_heads=kv_heads,
-        head_size=head_size,
-        ffn=ffn,
-        vocab=vocab,
-        experts=experts,
-        experts_per_token=experts_per_token,
-        expert_ffn=expert_ffn,
-        gated=gated,
-        tied=tied,
-        on=on,
-        gpus=gpus,
-        gpus_per_node=gpus_per_node,
-        mesh=mesh,
-        strategy=strategy,
-        precision=precision,
-        optimizer=optimizer,
-        optimizer_loop=optimizer_loop,
-        micro_batch=micro_batch,
-        micro_batches=micro_batches,
-        global_batch=global_batch,
-        seq_len=seq_len,
-        checkpointing=checkpointing,
-        attention=attention,
-        sequence_parallel=sequence_parallel,
-        loss_parallel=loss_parallel,
-        fused_loss=fused_loss or None,
-        schedule=schedule,
-        virtual_stages=virtual_stages,
-        keep_gathered=keep_gathered,
-        bucket_view=bucket_view,
-        offload=offload,
-        init=init,
-        expert_imbalance=expert_imbalance,
-        lora_rank=lora_rank,
-        base_bits=base_bits,
-    )
     settings, cluster, inputs = settings_of_words(words, tuple(config or ()))
     failure = read_failure(explained) if explained is not None else None
     if cluster is None and failure is not None and failure.total_bytes:

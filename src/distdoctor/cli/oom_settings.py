@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import difflib
 import re
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
 
+from distdoctor.cli.job_words import Words
 from distdoctor.errors import InputError, UsageError
 from distdoctor.oom.catalog.gpus import Cluster, parse_cluster
 from distdoctor.oom.mesh import parse_mesh_option
@@ -30,52 +31,6 @@ if TYPE_CHECKING:
     from distdoctor.report.model import InputFile
 
 E = TypeVar("E", bound=Enum)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
-    """The options as they were typed."""
-
-    model: str | None = None
-    params: str | None = None
-    layers: int | None = None
-    hidden: int | None = None
-    heads: int | None = None
-    kv_heads: int | None = None
-    head_size: int | None = None
-    ffn: int | None = None
-    vocab: int | None = None
-    experts: int | None = None
-    experts_per_token: int | None = None
-    expert_ffn: int | None = None
-    gated: bool | None = None
-    tied: bool | None = None
-    on: str | None = None
-    gpus: int | None = None
-    gpus_per_node: int | None = None
-    mesh: str | None = None
-    strategy: str | None = None
-    precision: str | None = None
-    optimizer: str | None = None
-    optimizer_loop: str | None = None
-    micro_batch: int | None = None
-    micro_batches: int | None = None
-    global_batch: int | None = None
-    seq_len: str | None = None
-    checkpointing: str | None = None
-    attention: str | None = None
-    sequence_parallel: bool | None = None
-    loss_parallel: bool | None = None
-    fused_loss: bool | None = None
-    schedule: str | None = None
-    virtual_stages: int | None = None
-    keep_gathered: bool = False
-    bucket_view: bool = False
-    offload: str | None = None
-    init: str | None = None
-    expert_imbalance: float | None = None
-    lora_rank: int | None = None
-    base_bits: int | None = None
 
 
 def settings_of_words(
