@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
+    from torch.distributed.device_mesh import DeviceMesh
     from torch.nn.parallel import DistributedDataParallel
 
 
@@ -168,12 +169,76 @@ def device_meshes_outside_modes() -> Iterator[None]:
     original = DeviceMesh.__init__
 
     @functools.wraps(original)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+    def made(self: Any, *args: Any, **kwargs: Any) -> None:
         with _disable_current_modes():
             original(self, *args, **kwargs)
 
-    DeviceMesh.__init__ = __init__
+    DeviceMesh.__init__ = made
     try:
         yield
     finally:
         DeviceMesh.__init__ = original
+
+
+def context_parallel(mesh: DeviceMesh, **arguments: Any) -> contextlib.AbstractContextManager[None] | None:
+    """torch's `context_parallel`, which is experimental: cuts buffers over the ranks of `mesh` in place and lets
+    attention run round a ring. Seen in torch 2.13."""
+    try:
+        from torch.distributed.tensor.experimental import context_parallel as cut
+    except ImportError:
+        return None
+    context: contextlib.AbstractContextManager[None] = cut(mesh, **arguments)
+    return context
+
+
+def ring_attention_templates() -> tuple[Callable[..., Any], Callable[..., Any]] | None:
+    """torch's ring attention, forward and backward, around an op of choice: both take (mesh, sequence dimension, op,
+    tensors...). Seen in torch 2.13, where they want the mesh's group; others have them in `_attention`, or want the mesh."""
+    import importlib
+    import inspect
+
+    for name in ("_context_parallel._attention", "_attention"):
+        with contextlib.suppress(ImportError):
+            module = importlib.import_module(f"torch.distributed.tensor.experimental.{name}")
+            there = getattr(module, "_templated_ring_attention", None)
+            back = getattr(module, "_templated_ring_attention_backward", None)
+            if there is None or back is None:
+                continue
+            wants_group = "group" in inspect.signature(there).parameters
+
+            def over(function: Callable[..., Any], wants_group: bool = wants_group) -> Callable[..., Any]:
+                def call(mesh: DeviceMesh, *args: Any, **kwargs: Any) -> Any:
+                    return function(mesh.get_group() if wants_group else mesh, *args, **kwargs)
+
+                return call
+
+            return over(there), over(back)
+    return None
+
+
+def skip_pipeline_vote(schedule: Any) -> None:
+    """Let a pipeline schedule take the shapes that its stages were given. Otherwise ranks vote on whether to infer them
+    from the first micro-batch, and where nothing is communicated the vote is lost. Seen in torch 2.13; schedules
+    without a vote stay as they are."""
+    from torch.distributed.pipelining import stage as stages
+
+    mode = getattr(stages, "InferenceMode", None)
+    if mode is None or not hasattr(schedule, "_warmup_p2p"):
+        return
+
+    def everybody_is_static(stages: Iterable[Any], *_args: Any, **_kwargs: Any) -> None:
+        for stage in stages:
+            stage._inference_mode = mode.STATIC
+
+    schedule._warmup_p2p = everybody_is_static
+
+
+def pipeline_buffers(stage: Any) -> list[torch.Tensor]:
+    """The tensors that a pipeline stage keeps to receive activations and gradients of all micro-batches, once its
+    schedule has run. Seen in torch 2.13; empty where they are kept elsewhere."""
+    received = (
+        *getattr(stage, "args_recv_info", {}).values(),
+        *getattr(stage, "grad_recv_info", {}).values(),
+    )
+    buffers = (getattr(each, "buffer", None) for infos in received for each in infos)
+    return [each for each in buffers if each is not None]

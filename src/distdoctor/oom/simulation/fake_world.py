@@ -23,7 +23,12 @@ DIMENSIONS = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
 
 @contextlib.contextmanager
 def fake_world(
-    job: Job, rank: int, *, fake_tensors: bool = True, kernels: Kernels = Kernels.LIKE_CUDA
+    job: Job,
+    rank: int,
+    *,
+    fake_tensors: bool = True,
+    kernels: Kernels = Kernels.LIKE_CUDA,
+    chunks: tuple[tuple[int, ...], ...] | None = None,
 ) -> Iterator[World]:
     """The world of `rank` among `job.mesh.num_ranks`. Raises CannotRunError where this torch has no fake group."""
     store = fake_store()
@@ -41,6 +46,7 @@ def fake_world(
                     mesh=mesh,
                     kernels=kernels,
                     communicates=False,
+                    chunks=chunks,
                     is_fake=fake_tensors,
                 )
     finally:

@@ -38,6 +38,7 @@ class Tracker(TorchDispatchMode):
         self._index: dict[int, int] = {}
         self._references: dict[int, weakref.ref[Any]] = {}
         self._sizes: list[int] = []
+        self._born_in_layer: list[int | None] = []
         self._place_index: dict[Place, int] = {}
         self._streams: dict[int, int] = {}
         self._fake_mode: object | None = None
@@ -63,10 +64,12 @@ class Tracker(TorchDispatchMode):
         """The program begins `phase`."""
         self._where.at(phase, step, micro_batch)
 
-    def label(self, tensors: Iterable[torch.Tensor], category: Category) -> None:
+    def label(
+        self, tensors: Iterable[torch.Tensor], category: Category, *, of: nn.Parameter | None = None
+    ) -> None:
         """These tensors are `category`, from their birth on."""
         for tensor in tensors:
-            part = self._where.part_of_parameter(tensor)
+            part = self._where.part_of_parameter(tensor if of is None else of)
             for storage in self._storages(tensor):
                 number = self._index.get(storage._cdata)
                 if number is None:
@@ -94,9 +97,11 @@ class Tracker(TorchDispatchMode):
         if active_fake_mode() is not self._fake_mode:
             # DTensor reasons about shapes of whole tensors in a fake mode of its own.
             return result
-        for leaf in tree_leaves(result):
-            if isinstance(leaf, torch.Tensor):
-                self._saw(leaf, func)
+        leaves = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        for leaf in leaves:
+            self._saw(leaf, func)
+        if self._where.phase is Phase.OPTIMIZER_STEP:
+            self._inherit_layers(leaves, args)
         if func is _chunk_cat():
             # The whole gradients that FSDP2 is about to reduce.
             self.label(args[0], Category.GATHERED)
@@ -119,6 +124,23 @@ class Tracker(TorchDispatchMode):
                     origin = Origin.COLLECTIVE
                 self._born(storage, name, origin)
 
+    def _inherit_layers(self, results: list[torch.Tensor], args: Any) -> None:
+        """An optimizer walks over parameters; what it makes from one belongs to the layer of that one."""
+        inputs = args[0] if args and isinstance(args[0], (list, tuple)) else args[:1]
+        for result, source in zip(results, inputs if len(inputs) == len(results) else (), strict=False):
+            if isinstance(source, torch.Tensor):
+                for made, origin in zip(self._storages(result), self._storages(source), strict=False):
+                    number, of = self._index.get(made._cdata), self._index.get(origin._cdata)
+                    if number is not None and of is not None and number != of:
+                        record = self.log.storages[number]
+                        if record.layer is None:
+                            record.layer = self._layer_of(of)
+
+    def _layer_of(self, number: int) -> int | None:
+        """The layer of a storage: what it was labelled, or where it was born."""
+        layer = self.log.storages[number].layer
+        return layer if layer is not None else self._born_in_layer[number]
+
     def _storages(self, tensor: torch.Tensor) -> Iterator[Any]:
         for local in local_tensors(tensor):
             if local.device.type == self._device_type:
@@ -129,6 +151,7 @@ class Tracker(TorchDispatchMode):
         key = storage._cdata
         self.log.storages.append(Storage(origin=origin, stream=self._stream()))
         self._sizes.append(0)
+        self._born_in_layer.append(self._where.now(op).layer)
         self._index[key] = number
         self._references[key] = weakref.ref(storage, lambda _: self._died(key, number))
         self._set_size(number, storage.nbytes(), op)

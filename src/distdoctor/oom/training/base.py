@@ -32,8 +32,11 @@ class Observer(Protocol):
     def at(self, phase: Phase, *, step: int, micro_batch: int | None = None) -> None:
         """The program begins `phase`. Steps count from 1; 0 is initialisation."""
 
-    def label(self, tensors: Iterable[torch.Tensor], category: Category) -> None:
-        """These tensors are `category`, from the birth of their storages on. DTensors count by their local part."""
+    def label(
+        self, tensors: Iterable[torch.Tensor], category: Category, *, of: nn.Parameter | None = None
+    ) -> None:
+        """These tensors are `category`, from the birth of their storages on. DTensors count by their local part.
+        `of`: the parameter that they belong to, where they are not parameters themselves."""
 
     def name_modules(self, module: nn.Module, *, first_layer: int = 0) -> None:
         """Names and layers of a module tree, told once it is built and wrapped; `layers.3` of it is layer
@@ -46,7 +49,9 @@ class NoObserver:
     def at(self, phase: Phase, *, step: int, micro_batch: int | None = None) -> None:
         """Not told to anybody."""
 
-    def label(self, tensors: Iterable[torch.Tensor], category: Category) -> None:
+    def label(
+        self, tensors: Iterable[torch.Tensor], category: Category, *, of: nn.Parameter | None = None
+    ) -> None:
         """Not told to anybody."""
 
     def name_modules(self, module: nn.Module, *, first_layer: int = 0) -> None:
@@ -65,6 +70,8 @@ class World:
     kernels: Kernels = Kernels.NATIVE
     communicates: bool = True
     """False: the process group is fake, collectives move nothing."""
+    chunks: tuple[tuple[int, ...], ...] | None = None
+    """Numbers of the layers of each virtual stage of this rank, where it builds fewer than it has."""
     is_fake: bool = False
     """True: tensors are fake too, and no value may be read."""
 

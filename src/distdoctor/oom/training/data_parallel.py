@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import nn
 
+from distdoctor.oom.facts.estimate import Category
 from distdoctor.oom.settings import Precision
 from distdoctor.oom.training.base import NoObserver, Observer, World
 from distdoctor.oom.training.model import Transformer
@@ -63,6 +64,18 @@ class DataParallelism:
     def states(self) -> Iterable[tuple[nn.Parameter, torch.Tensor]]:
         """What the optimizer keeps, with the parameter that it belongs to."""
         return states_of(self.optimizer) if self.optimizer is not None else ()
+
+    def label_gradients(self) -> None:
+        """Tell what is accumulated."""
+        self.observer.label(self.gradients(), Category.GRADIENTS)
+        for parameter in self.parameters():
+            if parameter.grad is not None:
+                self.observer.label((parameter.grad,), Category.GRADIENTS, of=parameter)
+
+    def label_states(self) -> None:
+        """Tell what the optimizer keeps."""
+        for parameter, state in self.states():
+            self.observer.label((state,), Category.OPTIMIZER, of=parameter)
 
     def step(self) -> None:
         """The optimizer's step; gradients are dropped after it."""
