@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from distdoctor.bounded_child import STEP_FD, ChildEnd, run_bounded
 from distdoctor.env.collect import torch_probe
-from distdoctor.env.collect.bounded_child import STEP_FD, ChildEnd, run_bounded
 from distdoctor.env.collect.torch_probe import read_probe, start_torch_probe
 from distdoctor.env.facts.torch import ProbeState, TorchProbe
 from fake_torch import GOOD, write_torch

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
-from distdoctor.env.collect.bounded_child import run_bounded
+from distdoctor.bounded_child import run_bounded
 from distdoctor.env.facts.base import UnreadError
 from distdoctor.report.model import SkipCause
 

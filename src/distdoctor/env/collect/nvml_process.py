@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 import distdoctor
-from distdoctor.env.collect.world import kill_group
+from distdoctor.bounded_child import kill_group
 from distdoctor.env.facts.base import Unread
 from distdoctor.env.facts.gpu import GpuDevice, NvmlState, PairLink
 from distdoctor.report.model import SkipCause

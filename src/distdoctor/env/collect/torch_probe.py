@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from distdoctor.env.collect.bounded_child import STEP_FD, ChildEnd, run_bounded
+from distdoctor.bounded_child import STEP_FD, ChildEnd, run_bounded
 from distdoctor.env.facts.torch import ProbeState, TorchProbe
 from distdoctor.env.readers.import_error import read_import_fault
 

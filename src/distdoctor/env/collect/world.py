@@ -5,9 +5,7 @@ A folder with a `/proc` and `/sys` tree stands for a host, `/proc/PID/root` for 
 
 from __future__ import annotations
 
-import atexit
 import os
-import signal
 import socket
 import subprocess
 import time
@@ -15,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from distdoctor.bounded_child import RUNNING, kill_group
 from distdoctor.env.collect.addresses import addresses_from_proc, own_addresses
 from distdoctor.env.collect.resolve import resolve_in_time
 from distdoctor.env.facts.base import UnreadError
@@ -233,31 +232,9 @@ class World:
         )
 
 
-RUNNING: set[subprocess.Popen[bytes]] = set()
-"""Children that a collector waits for. One that was given up leaves its child behind; it ends when we do."""
-
-
-@atexit.register
-def kill_running() -> None:
-    """SIGKILL the children that nobody waits for any more, each with its group."""
-    for process in tuple(RUNNING):
-        kill_group(process, grace_s=0.2)
-
-
 def this_world() -> World:
     """The machine and process we run in."""
     return World(environ=dict(os.environ))
-
-
-def kill_group(process: subprocess.Popen[bytes], *, grace_s: float = 1.0) -> None:
-    """SIGKILL a child's process group and reap it; give up after `grace_s` (state D cannot be killed)."""
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        process.kill()
-    deadline = time.monotonic() + grace_s
-    while process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.02)
 
 
 def _resolve_inside(root: Path, path: str) -> Path:

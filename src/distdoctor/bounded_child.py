@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import selectors
 import signal
@@ -9,8 +10,6 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-
-from distdoctor.env.collect.world import RUNNING, kill_group
 
 # Of each stream the beginning and the end are kept: errors stand at the end, warnings at the beginning.
 _KEEP_BYTES = 64 << 10
@@ -24,22 +23,23 @@ _ABORT_GRACE_S = 2.0
 
 @dataclass(slots=True)
 class Stream:
-    """What came from one pipe: its first and its last 64 KiB."""
+    """What came from one pipe: its first and its last bytes."""
 
+    keep_bytes: int = _KEEP_BYTES
     head: bytearray = field(default_factory=bytearray)
     tail: bytearray = field(default_factory=bytearray)
 
     def add(self, data: bytes) -> None:
         """Append, dropping the middle of what is too long."""
-        room = _KEEP_BYTES - len(self.head)
+        room = self.keep_bytes - len(self.head)
         self.head += data[:room]
         self.tail += data[room:] if room > 0 else data
-        if len(self.tail) > 2 * _KEEP_BYTES:
-            del self.tail[:-_KEEP_BYTES]
+        if len(self.tail) > 2 * self.keep_bytes:
+            del self.tail[: -self.keep_bytes]
 
     def text(self) -> str:
         """As text; undecodable bytes are replaced."""
-        return bytes(self.head + self.tail[-_KEEP_BYTES:]).decode("utf-8", "replace")
+        return bytes(self.head + self.tail[-self.keep_bytes :]).decode("utf-8", "replace")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,16 +55,44 @@ class ChildEnd:
     """What it wrote to the pipe that `STEP_FD` in its arguments stands for."""
 
 
+RUNNING: set[subprocess.Popen[bytes]] = set()
+"""Children that a collector waits for. One that was given up leaves its child behind; it ends when we do."""
+
+
+@atexit.register
+def kill_running() -> None:
+    """SIGKILL the children that nobody waits for any more, each with its group."""
+    for process in tuple(RUNNING):
+        kill_group(process, grace_s=0.2)
+
+
+def kill_group(process: subprocess.Popen[bytes], *, grace_s: float = 1.0) -> None:
+    """SIGKILL a child's process group and reap it; give up after `grace_s` (state D cannot be killed)."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        process.kill()
+    deadline = time.monotonic() + grace_s
+    while process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
 STEP_FD = "{step_fd}"
 """An argument that is replaced by the number of the inherited pipe."""
 
 
 def run_bounded(
-    argv: Sequence[str], environ: Mapping[str, str], timeout_s: float, *, abort_first: bool = False
+    argv: Sequence[str],
+    environ: Mapping[str, str],
+    timeout_s: float,
+    *,
+    abort_first: bool = False,
+    keep_step_bytes: int = _KEEP_BYTES,
 ) -> ChildEnd:
     """Run `argv` in its own session, without a shell, and wait at most `timeout_s` (plus 3 s to kill it).
 
     abort_first: SIGABRT before SIGKILL, so that a child with faulthandler says where it hangs.
+    keep_step_bytes: of the beginning, and of the end, of what it writes to the pipe for steps.
     Raises OSError when it cannot be started.
     """
     began = time.monotonic()
@@ -86,7 +114,10 @@ def run_bounded(
         os.close(step_write)
     RUNNING.add(process)
     outputs = [stream for stream in (process.stdout, process.stderr) if stream is not None]
-    pipes = {**{stream.fileno(): Stream() for stream in outputs}, step_read: Stream()}
+    pipes = {
+        **{stream.fileno(): Stream() for stream in outputs},
+        step_read: Stream(keep_bytes=keep_step_bytes),
+    }
     streams = list(pipes.values())
     try:
         with selectors.DefaultSelector() as selector:
