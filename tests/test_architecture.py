@@ -23,7 +23,15 @@ CHILD_SCRIPTS = {"env/collect/torch_probe_child.py"}
 LAZY = {"report/render/html.py", "nccl_bench/analysis/samples.py"}
 
 # Commands that measure import torch in their own process; nothing else does.
-MEASURING = ("torch_private.py", "nccl_bench/measure/", "ranks/group/")
+MEASURING = (
+    "torch_private.py",
+    "nccl_bench/measure/",
+    "ranks/group/",
+    "oom/training/",
+    "oom/tracking/",
+    "oom/simulation/child/",
+    "oom/reproduction/rank/",
+)
 
 
 def imports_of(path: Path, *, top_level_only: bool = False) -> Iterator[str]:
