@@ -10,6 +10,7 @@ from distdoctor.oom.settings import Attention as AttentionKind
 from distdoctor.oom.shape import ModelShape
 from distdoctor.oom.training.base import Kernels
 from distdoctor.oom.training.norms import make_norm
+from distdoctor.oom.training.ring_attention import active_ring
 from distdoctor.torch_private import flash_attention
 
 
@@ -60,6 +61,8 @@ def attend(
     q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
     if kind is AttentionKind.UNFUSED:
         out = _unfused(q, k, v)
+    elif (ring := active_ring()) is not None:
+        out = ring.attend(q, k, v)
     elif kernels is Kernels.LIKE_CUDA:
         out = flash_attention(q, k, v)
     else:

@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 from distdoctor.oom.facts.estimate import Category
-from distdoctor.oom.formulas.pipeline import layers_of_stages, rank_of_stage
+from distdoctor.oom.formulas.pipeline import layers_of_stages
 from distdoctor.oom.job import Job
 from distdoctor.oom.memory.log import Phase
 from distdoctor.oom.settings import DataParallel, Offload, Precision
-from distdoctor.oom.training import checkpointing, tensor_parallel
+from distdoctor.oom.training import checkpointing, context_parallel, pipeline_parallel, tensor_parallel
 from distdoctor.oom.training.base import CannotRunError, Observer, Program, World
 from distdoctor.oom.training.data_parallel import DataParallelism
 from distdoctor.oom.training.ddp import Replicated, ZeroRedundancy
@@ -45,7 +45,7 @@ def why_not(job: Job) -> str | None:
         return "offloading to NVMe is DeepSpeed's; it is estimated only"
     if job.said.compiled:
         return "compiled models are estimated only"
-    return None
+    return pipeline_parallel.why_not(job) or context_parallel.why_not(job)
 
 
 def build_program(world: World, observer: Observer) -> Program:
@@ -74,10 +74,7 @@ def build_program(world: World, observer: Observer) -> Program:
     data.prepare()
     observer.label((tensor for _, tensor in data.states()), Category.OPTIMIZER)
     if job.mesh.pp > 1:
-        from distdoctor.oom.training.pipeline_parallel import PipelineProgram
-
-        pipeline: Program = PipelineProgram(data, world)
-        return pipeline
+        return pipeline_parallel.PipelineProgram(data, world)
     return TrainingLoop(data, world)
 
 
@@ -100,15 +97,7 @@ def _stages(world: World) -> list[Transformer]:
             has_embedding=stage == 0,
             has_output=stage == num_stages - 1,
         )
-        for stage in stages_of_rank(job, world.coordinate("pp"))
-    ]
-
-
-def stages_of_rank(job: Job, pipeline_rank: int) -> list[int]:
-    """The virtual stages on one pipeline rank, in the order of the model."""
-    total = job.mesh.pp * job.virtual_stages
-    return [
-        stage for stage in range(total) if rank_of_stage(stage, job.mesh.pp, job.schedule) == pipeline_rank
+        for stage in pipeline_parallel.stages_of_rank(job, world.coordinate("pp"))
     ]
 
 

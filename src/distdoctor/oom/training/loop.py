@@ -10,7 +10,7 @@ from torch import nn
 from distdoctor.oom.facts.estimate import Category
 from distdoctor.oom.memory.log import Phase
 from distdoctor.oom.training.base import Observer, Program, World
-from distdoctor.oom.training.context_parallel import around_step, local_seq_len
+from distdoctor.oom.training.context_parallel import around_step
 from distdoctor.oom.training.data_parallel import DataParallelism
 from distdoctor.oom.training.loss import around_loss, cross_entropy
 
@@ -45,7 +45,7 @@ class TrainingLoop(Program):
         labels = make_tokens(self._world)
         observer.label((tokens, labels), Category.INPUTS)
         module = self._data.modules[0]
-        with around_step(self._world, self._data.models[0], (tokens, labels)):
+        with around_step(self._world, self._data.models, (tokens, labels)):
             observer.at(Phase.FORWARD, step=number, micro_batch=micro_batch)
             with around_loss(job):
                 with self._data.computing():
@@ -67,10 +67,11 @@ class TrainingLoop(Program):
         self._data.close()
 
 
-def make_tokens(world: World) -> torch.Tensor:
-    """One micro-batch of token ids, (micro_batch, sequence) int64: every data-parallel rank draws its own."""
+def make_tokens(world: World, *, num_micro_batches: int = 1) -> torch.Tensor:
+    """Token ids of whole sequences, (num_micro_batches x micro_batch, sequence) int64: every data-parallel rank draws its
+    own."""
     job = world.job
-    size = (job.micro_batch, local_seq_len(job))
+    size = (num_micro_batches * job.micro_batch, job.seq_len)
     if world.is_fake or not world.communicates:
         return torch.zeros(size, dtype=torch.long, device=world.device)
     return torch.randint(job.known_shape.vocab_size, size, device=world.device)
