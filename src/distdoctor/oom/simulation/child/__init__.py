@@ -1,0 +1,1 @@
+"""What runs in a child process of `oom simulate`. Imports torch."""
