@@ -2,7 +2,8 @@
 
 A model of `DeviceCachingAllocator` in c10/cuda/CUDACachingAllocator.cpp, torch 2.6 to 2.13, for ordinary pools: best
 fit within a pool for each stream, blocks cut and joined, free segments given back when the driver has no more. Where the
-versions differ the newest is followed.
+versions differ the newest is followed. Event by event it gives the same numbers as the allocators of torch 2.6.0, 2.10.0,
+2.11.0 and 2.12.0 (docs/measurements/oom-allocator.md).
 
 Not modelled: private pools (CUDA graphs, `torch.cuda.MemPool`), and blocks that wait for another stream
 (`record_stream`): here a block is free as soon as it is freed. Addresses of new segments ascend; on a GPU the driver
@@ -38,7 +39,6 @@ class CachingAllocator:
         capacity_bytes: int | None = None,
         allowed_bytes: int | None = None,
         device_bytes: int | None = None,
-        is_oldest_first: bool = True,
     ) -> None:
         self.allocated = 0
         """Bytes of blocks in use, as `torch.cuda.memory_allocated()` counts."""
@@ -49,7 +49,6 @@ class CachingAllocator:
         self.num_retries = 0
         """How often everything free was given back to the driver to serve a request (`num_alloc_retries`)."""
         self._options = options
-        self._is_oldest_first = is_oldest_first
         self._numbers = count()
         self._driver = Driver(capacity=capacity_bytes)
         self._allowed = allowed_bytes
@@ -75,7 +74,7 @@ class CachingAllocator:
         is_small = size <= SMALL_BYTES
         pool = self._pools.get((stream, is_small))
         if pool is None:
-            pool = self._pools[stream, is_small] = Pool(stream, is_small, self._is_oldest_first)
+            pool = self._pools[stream, is_small] = Pool(stream, is_small, self._options.is_oldest_first)
         block = self._take_free(pool, size) or self._take_new(pool, size)
         if block is None:
             return None

@@ -60,6 +60,9 @@ class AllocatorOptions:
     """Cap on what torch reserves, as a share of the device. None: no cap."""
     uses_driver_pool: bool = False
     """`backend:cudaMallocAsync`: CUDA's own pool decides, which is not modelled here."""
+    is_oldest_first: bool = True
+    """Of free blocks of equal size the one made first is taken, as torch 2.12 does. False: the one at the lowest
+    address, as torch up to 2.11 does. No setting, but a difference between versions."""
     notes: tuple[str, ...] = ()
     """What was given and does not act here, in words."""
 
@@ -204,7 +207,7 @@ def _divisions(options: AllocatorOptions, value: list[str]) -> AllocatorOptions:
     last = None
     for boundary, number in _bounds(value[1:-1]):
         if boundary is None:
-            # `>`: what lies above the last boundary. Up to torch 2.7 the last boundary itself was overwritten as well.
+            # `>`: what lies above the last boundary. torch 2.6 overwrites the last boundary itself as well.
             start = 0 if last is None else last + 1
             divisions[start:] = [number] * (NUM_INTERVALS - start)
             continue
