@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -242,3 +242,112 @@ def pipeline_buffers(stage: Any) -> list[torch.Tensor]:
     )
     buffers = (getattr(each, "buffer", None) for infos in received for each in infos)
     return [each for each in buffers if each is not None]
+
+
+def all_to_all_rows(
+    rows: torch.Tensor, received: Sequence[int] | None, sent: Sequence[int] | None, group: Any
+) -> torch.Tensor:
+    """Rows to and from the ranks of a group, with a gradient; None: as many for each. `_functional_collectives` has
+    `all_to_all_single_autograd` in torch 2.3 to 2.13."""
+    from torch.distributed import _functional_collectives as collectives
+
+    splits = (None if each is None else list(each) for each in (received, sent))
+    out: torch.Tensor
+    if rows.requires_grad:
+        # Who uses the result first waits for it; to wait here would cost older versions the gradient.
+        out = collectives.all_to_all_single_autograd(rows, *splits, group)
+    else:
+        out = collectives.wait_tensor(collectives.all_to_all_single(rows, *splits, group))
+    return out
+
+
+def attention_of_any_value_size(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """CUDA's causal memory-efficient attention over (batch, heads, sequence, size), which takes values of another size
+    than keys; flash attention does not. `aten._scaled_dot_product_efficient_attention` has shapes and a gradient on
+    every device in torch 2.1 to 2.13."""
+    import torch
+
+    op = torch.ops.aten._scaled_dot_product_efficient_attention
+    out: torch.Tensor = op(q, k, v, None, True, 0.0, True)[0]
+    return out
+
+
+def set_gradient_divisor(module: Any, divisor: float) -> None:
+    """By what FSDP2 divides gradients of `module` when it adds them up, where the group is not that of the other
+    parameters: `set_gradient_divide_factor`, before torch 2.9 `set_reduce_scatter_divide_factor`."""
+    setter = getattr(module, "set_gradient_divide_factor", None) or module.set_reduce_scatter_divide_factor
+    setter(divisor)
+
+
+def ignore_in_ddp(module: nn.Module, names: list[str]) -> None:
+    """Let DDP not reduce these parameters. Seen in torch 1.8 to 2.13."""
+    if names:
+        from torch.nn.parallel import DistributedDataParallel
+
+        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(module, names)
+
+
+def forget_device_meshes() -> None:
+    """Let DTensor forget what it worked out for meshes whose process groups are about to go: an equal mesh over new
+    groups would be given the old ones. The caches are there in torch 2.4 to 2.13, under these names or others."""
+    import importlib
+
+    for module, name in (
+        ("torch.distributed.tensor.debug", "_clear_sharding_prop_cache"),
+        ("torch.distributed.tensor._redistribute", "clear_redistribute_planner_cache"),
+    ):
+        with contextlib.suppress(ImportError, AttributeError):
+            getattr(importlib.import_module(module), name)()
+    with contextlib.suppress(ImportError, AttributeError):
+        redistribute: Any = importlib.import_module("torch.distributed.tensor._redistribute")
+        redistribute._gen_transform_infos.cache_clear()
+
+
+def record_memory_history(max_entries: int = 200_000) -> bool:
+    """Let CUDA's allocator keep a history with stacks, for a snapshot; False where it cannot. In torch 2.1 to 2.13."""
+    import torch
+
+    record = getattr(torch.cuda.memory, "_record_memory_history", None)
+    if record is None:
+        return False
+    record(max_entries=max_entries)
+    return True
+
+
+def dump_memory_snapshot(path: str) -> bool:
+    """Write the allocator's snapshot, with its history where one was kept; False where it cannot. In torch 2.0 to 2.13."""
+    import torch
+
+    dump = getattr(torch.cuda.memory, "_dump_snapshot", None)
+    if dump is None:
+        return False
+    dump(path)
+    return True
+
+
+def cpu_allocations(run: Callable[[], None]) -> list[tuple[int, int]] | None:
+    """(bytes allocated after it, its size) of each allocation on the CPU while `run` ran, in order; sizes of frees are
+    negative. From the profiler's event tree (`experimental_event_tree`), in torch 1.12 to 2.13; None where it is absent."""
+    from torch.profiler import ProfilerActivity, profile
+
+    try:
+        from torch._C._profiler import _EventType
+    except ImportError:
+        return None
+
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        run()
+    tree = getattr(profiler.profiler.kineto_results, "experimental_event_tree", None)
+    if tree is None:
+        return None
+
+    found = []
+    waiting = list(tree())
+    while waiting:
+        event = waiting.pop()
+        waiting.extend(event.children)
+        if event.tag == _EventType.Allocation and "cpu" in str(event.extra_fields.device):
+            found.append(
+                (event.start_time_ns, event.extra_fields.total_allocated, event.extra_fields.alloc_size)
+            )
+    return [(total, size) for _, total, size in sorted(found, key=lambda each: each[0])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 
@@ -10,6 +11,8 @@ from distdoctor.oom.facts.simulated import ModuleBytes
 from distdoctor.oom.memory.log import MemoryLog
 from distdoctor.oom.memory.peaks import as_stored
 
+# `layers.7.attention` and `layers.8.attention` are one row.
+_NUMBER = re.compile(r"\.\d+(?=\.|$)")
 # More rows are no help to a reader. Our own choice.
 MAX_ROWS = 60
 
@@ -22,13 +25,13 @@ def bytes_by_module(
     counted: Callable[[int], int] = as_stored,
     max_rows: int = MAX_ROWS,
 ) -> tuple[ModuleBytes, ...]:
-    """What was alive right after event number `event`, largest first."""
+    """What was alive right after event number `event`, largest first; numbered modules together (`layers.*.mlp`)."""
     alive: dict[int, int] = {}
     made_in: dict[int, str] = {}
     for each in log.events[: event + 1]:
         if each.storage not in made_in:
             storage = log.storages[each.storage]
-            made_in[each.storage] = storage.name or log.places[each.place].module
+            made_in[each.storage] = _NUMBER.sub(".*", storage.name or log.places[each.place].module)
         alive[each.storage] = each.num_bytes
     totals: Counter[tuple[str, Category]] = Counter()
     for number, num_bytes in alive.items():

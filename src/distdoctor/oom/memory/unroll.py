@@ -47,10 +47,14 @@ class _Unroller:
         self._log = log
         self._template = template
         self._extra = extra
+        self._descends = False
         self._births: list[_Birth | None] = [None] * len(log.storages)
         self._born_in: defaultdict[int, list[int]] = defaultdict(list)
         self._keys = self._key_of_events()
         self._out = MemoryLog()
+        self._sizes: dict[int, int] = {}
+        for event in log.events:
+            self._sizes.setdefault(event.storage, event.num_bytes)
         self._numbers: dict[int | tuple[int, int], int] = {}
         self._places: dict[Place, int] = {}
 
@@ -98,10 +102,6 @@ class _Unroller:
             raise IrregularError(f"layers around layer {self._template} make tensors of different sizes")
 
     def _first_size(self, number: int) -> int:
-        if not hasattr(self, "_sizes"):
-            self._sizes: dict[int, int] = {}
-            for event in self._log.events:
-                self._sizes.setdefault(event.storage, event.num_bytes)
         return self._sizes[number]
 
     def _windows(self) -> Iterator[tuple[int | None, list[Event]]]:
@@ -150,7 +150,7 @@ class _Unroller:
                 raise IrregularError(f"layer {birth.layer} makes tensors that layer {first} does not make")
             original = self._log.storages[born[birth.order]]
             copy = target - first
-            moved = replace(original, layer=original.layer + copy) if original.layer is not None else original
+            moved = _moved(original, copy)
             key: int | tuple[int, int] = (born[birth.order], copy) if copy else born[birth.order]
             return self._number(key, moved)
         home = target if target < first else target - self._extra
@@ -158,10 +158,7 @@ class _Unroller:
         if birth.order >= len(born):
             raise IrregularError(f"layer {birth.layer} makes tensors that layer {home} does not make")
         original = self._log.storages[born[birth.order]]
-        moved = original
-        if original.layer is not None and home > self._template:
-            moved = replace(original, layer=original.layer + self._extra)
-        return self._number(born[birth.order], moved)
+        return self._number(born[birth.order], _moved(original, self._extra if home > self._template else 0))
 
     def _number(self, key: int | tuple[int, int], storage: Storage) -> int:
         number = self._numbers.get(key)
@@ -179,6 +176,13 @@ class _Unroller:
             index = self._places[place] = len(self._out.places)
             self._out.places.append(place)
         return index
+
+
+def _moved(storage: Storage, shift: int) -> Storage:
+    """The same, of a layer `shift` further on."""
+    if not shift or storage.layer is None:
+        return storage
+    return replace(storage, layer=storage.layer + shift, name=_renumbered(storage.name, shift))
 
 
 def _renumbered(module: str, shift: int) -> str:

@@ -25,6 +25,9 @@ from distdoctor.torch_private import active_fake_mode, current_stream, local_ten
 _COLLECTIVE_OPS = ("c10d.", "_c10d_functional.", "_c10d_functional_autograd.", "fsdp.")
 FREED = "free"
 
+OP_ATTRIBUTE = "distdoctor_op"
+"""(op, module), left on an exception that an op raised."""
+
 
 class Tracker(TorchDispatchMode):
     """An Observer (oom/training/base.py). Enter it inside the fake mode, if there is one, around building and stepping."""
@@ -93,7 +96,12 @@ class Tracker(TorchDispatchMode):
         if self._fake_mode is not None and func is torch.ops._c10d_functional.wait_tensor.default:
             # Under fake tensors it would give a new storage; for real it gives back what it waited for.
             return args[0]
-        result = self.run(func, args, kwargs or {})
+        try:
+            result = self.run(func, args, kwargs or {})
+        except Exception as error:
+            if not hasattr(error, OP_ATTRIBUTE):
+                setattr(error, OP_ATTRIBUTE, (str(func), self._where.now("").module))
+            raise
         if active_fake_mode() is not self._fake_mode:
             # DTensor reasons about shapes of whole tensors in a fake mode of its own.
             return result

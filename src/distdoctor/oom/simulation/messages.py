@@ -1,0 +1,65 @@
+"""What a child of a simulation is asked, and what it answers: JSON of our own types."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from distdoctor.oom.facts.simulated import RoleSimulation, SelfCheck, SimulationFailure
+from distdoctor.oom.settings import Settings
+from distdoctor.oom.simulation.roles import Role
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnModule:
+    """A user's own module: `function` of `module` gives an nn.Module, and perhaps its inputs."""
+
+    module: str
+    function: str
+    inputs: tuple[str, ...] = ()
+    """`8x1024:int64`: shapes and types of the inputs, where the function does not give them."""
+    folder: str = "."
+    """Is put in front of the import path."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """One child's work: a kind of rank of a job, or the self-check where there is no role."""
+
+    settings: Settings | None = None
+    role: Role | None = None
+    fold: bool = True
+    own_module: OwnModule | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Exactly one of these is there."""
+
+    role: RoleSimulation | None = None
+    failure: SimulationFailure | None = None
+    self_check: SelfCheck | None = None
+
+
+def encode_question(question: Question) -> str:
+    """For the child's command line."""
+    return msgspec.json.encode(question).decode()
+
+
+def decode_question(text: str) -> Question:
+    """As the child reads it; it trusts its parent."""
+    return msgspec.json.decode(text, type=Question)
+
+
+def encode_answer(answer: Answer) -> bytes:
+    """For the pipe back."""
+    return msgspec.json.encode(answer)
+
+
+def decode_answer(text: str) -> Answer | None:
+    """None for what is no answer: the child died while it wrote, or never wrote."""
+    try:
+        return msgspec.json.decode(text, type=Answer)
+    except (msgspec.DecodeError, ValueError):
+        return None
