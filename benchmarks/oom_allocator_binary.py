@@ -182,16 +182,17 @@ def build(wheel: Path, includes: list[Path], folder: Path) -> Path:
     versions = folder / "versions.map"
     versions.write_text(f"{runtime} {{ global: *; }};\n", encoding="ascii")
     source = SOURCES / "fake_cuda.c"
-    shared = ["gcc", "-w", "-O1", "-shared", "-fPIC"]
+    shared: list[str | Path] = ["gcc", "-w", "-O1", "-shared", "-fPIC"]
     for part, name, more in (
         ("AS_RUNTIME", runtime, [f"-Wl,--version-script={versions}"]),
         ("AS_DRIVER", "libcuda.so.1", [f"-L{folder}", f"-l:{runtime}"]),
         ("AS_NVML", "libnvidia-ml.so.1", []),
     ):
-        command = [*shared, f"-D{part}", source, f"-Wl,-soname,{name}", "-o", folder / name, *more]
-        subprocess.run(command, check=True)
+        subprocess.run(
+            [*shared, f"-D{part}", source, f"-Wl,-soname,{name}", "-o", folder / name, *more], check=True
+        )
     program = folder / "drive"
-    command = ["g++", "-std=c++20", "-O1", "-w", SOURCES / "drive.cpp", "-o", program]
+    command: list[str | Path] = ["g++", "-std=c++20", "-O1", "-w", SOURCES / "drive.cpp", "-o", program]
     command += [f"-I{each}" for each in (wheel / "torch" / "include", *includes)]
     command += [f"-L{lib}", f"-L{folder}", "-l:libc10_cuda.so", "-l:libc10.so", f"-l:{runtime}"]
     command += ["-Wl,--no-as-needed", "-l:libcuda.so.1", f"-Wl,-rpath,{lib}:{folder}"]
