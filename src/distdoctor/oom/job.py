@@ -29,6 +29,9 @@ MEGATRON = (DataParallel.MEGATRON, DataParallel.MEGATRON_DISTRIBUTED, DataParall
 # No cluster's numbers are larger; beyond them a digit too many was typed.
 MAX_TOKENS = 1 << 40
 
+# Tokens of a sequence where nothing is said: what most small runs of a large model take. Our own choice.
+_USUAL_SEQ_LEN = 4096
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
@@ -132,11 +135,14 @@ def resolve(settings: Settings) -> Job:
     if shape is not None and not shape.vocab_size:
         raise UsageError("the size of the vocabulary is not known", hint="give --vocab N")
     if shape is not None:
-        check_mesh(mesh, shape, virtual_stages=virtual, sharded=strategy is not DataParallel.NONE)
+        check_mesh(
+            mesh, shape, virtual_stages=virtual, sharded=strategy not in (DataParallel.NONE, DataParallel.DDP)
+        )
     elif mesh.ep > 1:
         raise UsageError(
             "expert parallelism needs the model's experts", hint="give --model, or --experts and sizes"
         )
+    usual = settings.model.seq_len or _USUAL_SEQ_LEN
     num_params = count_parameters(shape) if shape is not None else settings.model.stated_params or 0
     if pp_on and settings.schedule is None:
         guess.assume("pipeline schedule 1F1B" if virtual == 1 else "interleaved 1F1B")
@@ -168,7 +174,7 @@ def resolve(settings: Settings) -> Job:
         optimizer=guess.pick(settings.optimizer, Optimizer.ADAMW, "AdamW"),
         optimizer_loop=guess.optimizer_loop(strategy),
         micro_batch=guess.pick(settings.micro_batch, 1, "1 sequence"),
-        seq_len=guess.pick(settings.seq_len, 4096, "4096 tokens"),
+        seq_len=guess.pick(settings.seq_len, usual, f"{usual} tokens"),
         num_micro_batches=guess.micro_batches(mesh),
         checkpointing=guess.pick(settings.checkpointing, Checkpointing.NONE, "no checkpointing"),
         attention=guess.pick(settings.attention, Attention.FLASH, "flash attention"),

@@ -11,7 +11,7 @@ from distdoctor.oom.shape import ModelShape
 from distdoctor.oom.training.base import Kernels
 from distdoctor.oom.training.norms import make_norm
 from distdoctor.oom.training.ring_attention import active_ring
-from distdoctor.torch_private import flash_attention
+from distdoctor.torch_private import attention_of_any_value_size, flash_attention
 
 
 class SelfAttention(nn.Module):
@@ -64,7 +64,7 @@ def attend(
     elif (ring := active_ring()) is not None:
         out = ring.attend(q, k, v)
     elif kernels is Kernels.LIKE_CUDA:
-        out = flash_attention(q, k, v)
+        out = flash_attention(q, k, v) if q.shape[-1] == v.shape[-1] else attention_of_any_value_size(q, k, v)
     else:
         out = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=k.shape[1] != q.shape[1])
     return out.transpose(1, 2)

@@ -14,6 +14,7 @@ from torch import nn
 from distdoctor.oom.facts.estimate import Category
 from distdoctor.oom.settings import Precision
 from distdoctor.oom.training.base import NoObserver, Observer, World
+from distdoctor.oom.training.expert_parallel import average_gradients
 from distdoctor.oom.training.model import Transformer
 from distdoctor.oom.training.optimizers import make_optimizer, states_of
 
@@ -77,9 +78,14 @@ class DataParallelism:
         for parameter, state in self.states():
             self.observer.label((state,), Category.OPTIMIZER, of=parameter)
 
+    def reduce_experts(self) -> None:
+        """Average gradients of experts where the strategy itself does not."""
+        average_gradients(self.models, self.world)
+
     def step(self) -> None:
         """The optimizer's step; gradients are dropped after it."""
         if self.optimizer is not None:
+            self.reduce_experts()
             self.optimizer.step()
             self.optimizer.zero_grad(set_to_none=True)
 

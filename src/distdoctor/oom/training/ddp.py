@@ -12,8 +12,9 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
 from distdoctor.oom.training.data_parallel import DataParallelism
+from distdoctor.oom.training.expert_parallel import parameters_elsewhere
 from distdoctor.oom.training.optimizers import optimizer_class
-from distdoctor.torch_private import keep_buckets_as_built
+from distdoctor.torch_private import ignore_in_ddp, keep_buckets_as_built
 
 # torch's own default.
 _BUCKET_MIB = 25
@@ -32,6 +33,7 @@ class Replicated(DataParallelism):
         group = self.group()
         if group is None:
             return model
+        ignore_in_ddp(model, parameters_elsewhere(model))
         wrapped = DistributedDataParallel(
             model,
             process_group=group,

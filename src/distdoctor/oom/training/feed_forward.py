@@ -58,5 +58,10 @@ def make_feed_forward(shape: ModelShape, layer: int, options: ModelOptions) -> F
 
         experts: FeedForward = MixtureOfExpertsLayer(shape, options)
         return experts
+    return make_mlp(shape, shape.ffn_size)
+
+
+def make_mlp(shape: ModelShape, width: int) -> FeedForward:
+    """A dense MLP of this model, `width` wide inside."""
     kind = GatedMLP if shape.is_gated else PlainMLP
-    return kind(shape.hidden_size, shape.ffn_size, bias=shape.has_mlp_bias)
+    return kind(shape.hidden_size, width, bias=shape.has_mlp_bias)

@@ -6,6 +6,7 @@ import contextlib
 from typing import Any
 
 import torch
+from torch import nn
 from torch.distributed.fsdp import (
     CPUOffloadPolicy,
     FSDPModule,
@@ -13,11 +14,16 @@ from torch.distributed.fsdp import (
     OffloadPolicy,
     fully_shard,
 )
+from torch.distributed.tensor import Shard
 
+from distdoctor.oom.job import Job
 from distdoctor.oom.settings import Offload, Precision
 from distdoctor.oom.training.base import World
 from distdoctor.oom.training.data_parallel import DataParallelism
+from distdoctor.oom.training.expert_parallel import experts_of
+from distdoctor.oom.training.experts import GroupedExperts
 from distdoctor.oom.training.model import Transformer
+from distdoctor.torch_private import set_gradient_divisor
 
 
 class FullyShard(DataParallelism):
@@ -31,6 +37,9 @@ class FullyShard(DataParallelism):
     def computing(self) -> contextlib.AbstractContextManager[object]:
         """FSDP2 casts by its own policy."""
         return contextlib.nullcontext()
+
+    def reduce_experts(self) -> None:
+        """Experts have been averaged with everything else."""
 
     def micro_batch(self, *, is_last: bool) -> contextlib.AbstractContextManager[object]:
         """Gradients are reduced in every micro-batch, as TorchTitan does; only the last one waits for them."""
@@ -50,6 +59,8 @@ def shard_model(model: Transformer, world: World) -> None:
         arguments["mp_policy"] = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     reshards = job.reshard_after_forward
     for block in model.layers.values():
+        for experts in experts_of(block):
+            _shard_experts(experts, job, arguments)
         fully_shard(block, reshard_after_forward=reshards, **arguments)
     is_tied = (
         model.output is not None
@@ -59,9 +70,34 @@ def shard_model(model: Transformer, world: World) -> None:
     if not is_tied:
         if model.tok_embeddings is not None:
             fully_shard(model.tok_embeddings, reshard_after_forward=reshards, **arguments)
-        if model.norm is not None and model.output is not None:
+        if model.output is not None and job.fused_loss:
+            # The loss calls it once for all chunks, so that it stays gathered while they run.
+            fully_shard(model.output, reshard_after_forward=False, **arguments)
+        elif model.norm is not None and model.output is not None:
             fully_shard([model.norm, model.output], reshard_after_forward=False, **arguments)
     fully_shard(model, reshard_after_forward=reshards, **arguments)
+
+
+def _shard_experts(experts: GroupedExperts, job: Job, arguments: dict[str, Any]) -> None:
+    """With expert parallelism experts are shared by the ranks that have the same ones, and by no others. Their gradients
+    are divided by the number of all data-parallel ranks, for tokens of all of them came."""
+    if experts.mesh is None:
+        return
+    names = ("dp_replicate", "dp_shard_mod_ep") if job.mesh.dp_replicate > 1 else ("dp_shard_mod_ep",)
+    num_shards = experts.mesh["dp_shard_mod_ep"].size()
+
+    def placement(parameter: nn.Parameter) -> Shard | None:
+        # More ranks than experts: each expert is cut (torchtitan/models/llama4/infra/parallelize.py).
+        cuts_experts = num_shards > parameter.shape[0] and parameter.shape[1] % num_shards == 0
+        return Shard(1) if cuts_experts else None
+
+    fully_shard(
+        experts,
+        reshard_after_forward=job.reshard_after_forward,
+        shard_placement_fn=placement,
+        **{**arguments, "mesh": experts.mesh[names if len(names) > 1 else names[0]]},
+    )
+    set_gradient_divisor(experts, float(job.mesh.dp * job.mesh.cp))
 
 
 def _mesh(world: World, names: tuple[str, ...]) -> Any:

@@ -10,6 +10,7 @@ from torch import nn
 from distdoctor.oom.facts.estimate import Category
 from distdoctor.oom.memory.log import Phase
 from distdoctor.oom.training.base import Observer, Program, World
+from distdoctor.oom.training.chunked_loss import told_before_output
 from distdoctor.oom.training.context_parallel import around_step
 from distdoctor.oom.training.data_parallel import DataParallelism
 from distdoctor.oom.training.loss import around_loss, cross_entropy
@@ -31,11 +32,11 @@ class TrainingLoop(Program):
             with self._data.micro_batch(is_last=is_last):
                 # The loss of the micro-batch before lives until the new one is there, as in any loop.
                 loss = self._micro_batch(number, micro_batch, observer)
-            observer.label(self._data.gradients(), Category.GRADIENTS)
+            self._data.label_gradients()
         observer.at(Phase.OPTIMIZER_STEP, step=number)
         value = None if self._world.is_fake or loss is None else float(loss.detach())
         self._data.step()
-        observer.label((tensor for _, tensor in self._data.states()), Category.OPTIMIZER)
+        self._data.label_states()
         return value
 
     def _micro_batch(self, number: int, micro_batch: int, observer: Observer) -> torch.Tensor:
@@ -49,9 +50,17 @@ class TrainingLoop(Program):
             observer.at(Phase.FORWARD, step=number, micro_batch=micro_batch)
             with around_loss(job):
                 with self._data.computing():
-                    logits = module(tokens)
-                    observer.at(Phase.LOSS, step=number, micro_batch=micro_batch)
-                    loss = cross_entropy(logits, labels)
+                    if job.fused_loss:
+                        logits = None
+                        with told_before_output(
+                            self._data.models[0],
+                            lambda: observer.at(Phase.LOSS, step=number, micro_batch=micro_batch),
+                        ):
+                            loss = module(tokens, labels)
+                    else:
+                        logits = module(tokens)
+                        observer.at(Phase.LOSS, step=number, micro_batch=micro_batch)
+                        loss = cross_entropy(logits, labels)
                 if job.said.frees_logits:
                     del logits
                 observer.at(Phase.BACKWARD, step=number, micro_batch=micro_batch)

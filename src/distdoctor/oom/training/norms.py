@@ -24,10 +24,12 @@ class FusedRMSNorm(nn.RMSNorm):
         return fused_rms_norm(x, list(self.normalized_shape), self.weight, self.eps)
 
 
-def make_norm(shape: ModelShape, kernels: Kernels, width: int | None = None) -> nn.Module:
-    """The norm of this model over `width` (default: hidden size)."""
+def make_norm(
+    shape: ModelShape, kernels: Kernels, width: int | None = None, *, has_weight: bool = True
+) -> nn.Module:
+    """The norm of this model over `width`, without a bias, or over the hidden size."""
     size = width or shape.hidden_size
-    if shape.norm is Norm.LAYERNORM:
-        return nn.LayerNorm(size, eps=_EPS)
+    if shape.norm is Norm.LAYERNORM or not has_weight:
+        return nn.LayerNorm(size, eps=_EPS, elementwise_affine=has_weight, bias=width is None)
     kind = FusedRMSNorm if kernels is Kernels.LIKE_CUDA else nn.RMSNorm
     return kind(size, eps=_EPS)

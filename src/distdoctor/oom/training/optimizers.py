@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.distributed.tensor import DTensor
 
 from distdoctor.oom.job import Job
 from distdoctor.oom.settings import Optimizer, OptimizerLoop, Precision
@@ -44,7 +45,16 @@ def make_optimizer(job: Job, parameters: Iterable[nn.Parameter]) -> torch.optim.
     kind, arguments = optimizer_class(job)
     if job.precision is Precision.MASTER:
         return MasterOptimizer(trainable, kind, arguments)
-    return kind(trainable, **arguments)
+    return kind(_groups(trainable), **arguments)
+
+
+def _groups(parameters: list[nn.Parameter]) -> list[dict[str, Any]]:
+    """Optimizers that walk over lists refuse lists with both: plain tensors and DTensors are stepped apart."""
+    kinds = (
+        [each for each in parameters if isinstance(each, DTensor) is distributed]
+        for distributed in (True, False)
+    )
+    return [{"params": kind} for kind in kinds if kind]
 
 
 class MasterOptimizer(torch.optim.Optimizer):
@@ -55,7 +65,7 @@ class MasterOptimizer(torch.optim.Optimizer):
     ) -> None:
         super().__init__(parameters, {})
         self.copies = [nn.Parameter(each.detach().float()) for each in parameters]
-        self.inner = kind(self.copies, **arguments)
+        self.inner = kind(_groups(self.copies), **arguments)
         self._parameters = parameters
 
     def step(self, closure: Any = None) -> None:  # noqa: ARG002
