@@ -26,6 +26,7 @@ COMMANDS = (
     ("oom", "estimate"),
     ("oom", "explain"),
     ("oom", "config"),
+    ("oom", "fit"),
     ("explain",),
     ("compare",),
     ("report",),

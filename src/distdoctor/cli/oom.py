@@ -6,10 +6,13 @@ import typer
 
 
 def register(app: typer.Typer) -> None:
-    """Add `oom estimate | explain | config`."""
+    """Add `oom estimate | explain | config | simulate | fit`."""
     from distdoctor.cli.oom_config import config
     from distdoctor.cli.oom_estimate import estimate
     from distdoctor.cli.oom_explain import explain
+    from distdoctor.cli.oom_fit import fit
+    from distdoctor.cli.oom_simulate import simulate
+    from distdoctor.cli.oom_reproduce import reproduce
 
     group = typer.Typer(
         rich_markup_mode=None,
@@ -19,4 +22,7 @@ def register(app: typer.Typer) -> None:
     group.command("estimate")(estimate)
     group.command("explain")(explain)
     group.command("config")(config)
+    group.command("simulate")(simulate)
+    group.command("reproduce")(reproduce)
+    group.command("fit")(fit)
     app.add_typer(group, name="oom")

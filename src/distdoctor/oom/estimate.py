@@ -19,10 +19,8 @@ from distdoctor.oom.strategies.pipeline_parallel import role_words
 def estimate(job: Job) -> Estimate:
     """The estimate of one job."""
     strategy = strategy_of(job.strategy)
-    if strategy.prepare is not None:
-        job = strategy.prepare(job)
-    chunks = strategy.chunks(job) if strategy.chunks is not None and job.shape is not None else None
-    roles = tuple(_role(local, job, strategy) for local in local_models(job, chunks))
+    job, locals_ = prepared(job)
+    roles = tuple(_role(local, job, strategy) for local in locals_)
     peak = max(role.peak.num_bytes for role in roles)
     return Estimate(
         title=_title(job),
@@ -35,6 +33,15 @@ def estimate(job: Job) -> Estimate:
         not_covered=job.not_covered,
         is_whole=job.shape is not None,
     )
+
+
+def prepared(job: Job) -> tuple[Job, tuple[LocalModel, ...]]:
+    """The job as its strategy's framework changes it, and what each pipeline rank holds of the model."""
+    strategy = strategy_of(job.strategy)
+    if strategy.prepare is not None:
+        job = strategy.prepare(job)
+    chunks = strategy.chunks(job) if strategy.chunks is not None and job.shape is not None else None
+    return job, local_models(job, chunks)
 
 
 def _role(local: LocalModel, job: Job, strategy: Strategy) -> RoleEstimate:

@@ -19,6 +19,7 @@ from distdoctor.oom.estimate_tables import (
 from distdoctor.oom.facts.estimate import Category
 from distdoctor.oom.facts.estimated import EstimateFacts
 from distdoctor.oom.fit import Fits, gpu_words
+from distdoctor.oom.settings_record import settings_table
 from distdoctor.report.assemble import MAX_TITLE, build_report
 from distdoctor.report.checking import run_checks
 from distdoctor.report.model import (
@@ -54,7 +55,7 @@ def estimate_report(
         skipped=skipped,
         subject=_subject(facts),
         facts=estimate_facts(facts),
-        tables=estimate_tables(facts),
+        tables=(*estimate_tables(facts), settings_table(facts.job.said, facts.cluster)),
         inputs=inputs,
         started=request.started,
         answered=is_answered(facts),
@@ -92,6 +93,9 @@ def _verdict(report: Report, facts: EstimateFacts) -> Verdict:
         title = f"cannot tell: not covered by the formulas: {facts.estimate.not_covered[0]}"
     elif fit.answer is Fits.UNKNOWN:
         title = f"cannot tell: model states need {fit_words(facts)} GiB, activations are unknown"
+    elif fit.answer is not Fits.YES:
+        # The finding that says so was left out or ignored; what was asked is still true.
+        title = f"{fit.answer.value}: needs {fit_words(facts)} GiB"
     else:
         title = f"fits: needs {fit_words(facts)} GiB, {fit.headroom_low / GIB:.0f} or more are left"
     return replace(report.verdict, title=title[:MAX_TITLE], summary=summary, confidence=Confidence.MEDIUM)

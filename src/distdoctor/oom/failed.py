@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from distdoctor.errors import InputError
 from distdoctor.evidence import read_bounded
+from distdoctor.oom.explain.causes.kinds import Cause
 from distdoctor.oom.facts.events import Phase
 from distdoctor.report.codec import MAX_REPORT_BYTES, decode
-from distdoctor.report.model import Scalar, Table
+from distdoctor.report.model import Report, Scalar, Table
 
 _TABLE = "oom-events"
 
@@ -24,6 +25,22 @@ class Failure:
     allocated_bytes: int
     requested_bytes: int
     phase: str
+    free_bytes: int | None = None
+    idle_bytes: int | None = None
+    """Reserved by torch's allocator, not allocated."""
+    outside_bytes: int | None = None
+    """Held by the process outside torch's allocator."""
+    others_bytes: int | None = None
+    """Held on this card by other processes."""
+    allowed_bytes: int | None = None
+    """What the process may use, where that is less than the card."""
+    cause: str = ""
+    """What `oom explain` found; one of its own words."""
+
+    @property
+    def is_fragmented(self) -> bool:
+        """What was asked for would have fitted into what the allocator held idle."""
+        return self.idle_bytes is not None and self.idle_bytes >= self.requested_bytes > 0
 
     @property
     def wanted_bytes(self) -> int:
@@ -37,14 +54,19 @@ def read_failure(path: str) -> Failure:
         data = read_bounded(path, MAX_REPORT_BYTES + 1)
     except OSError as error:
         raise InputError(f"cannot read `{path}`: {error.strerror or error}") from None
-    report = decode(data, path)
-    failures = [failure for table in report.tables for failure in _failures(table, path)]
-    if not failures:
+    failure = failure_of(decode(data, path), path)
+    if failure is None:
         raise InputError(
             f"the report `{path}` holds no message with its numbers",
             hint="make it with `oom explain LOG --format json` from a message that says what was allocated",
         )
-    return max(failures, key=lambda each: each.wanted_bytes)
+    return failure
+
+
+def failure_of(report: Report, path: str) -> Failure | None:
+    """The failure in a report that is read already; None where it holds none with such numbers."""
+    failures = [failure for table in report.tables for failure in _failures(table, path)]
+    return max(failures, key=lambda each: each.wanted_bytes, default=None)
 
 
 def _failures(table: Table, path: str) -> Iterable[Failure]:
@@ -63,12 +85,22 @@ def _failures(table: Table, path: str) -> Iterable[Failure]:
             allocated_bytes=allocated,
             requested_bytes=requested,
             phase=_phase(cells.get("phase")),
+            free_bytes=_whole(cells, "free"),
+            idle_bytes=_whole(cells, "reserved_unallocated"),
+            outside_bytes=_whole(cells, "non_torch"),
+            others_bytes=_whole(cells, "others"),
+            allowed_bytes=_whole(cells, "allowed"),
+            cause=_cause(cells.get("cause")),
         )
 
 
 def _phase(value: Scalar) -> str:
     """A phase that we know; a report may come from anywhere."""
     return str(value) if value in {each.value for each in Phase} else Phase.UNKNOWN.value
+
+
+def _cause(value: Scalar) -> str:
+    return str(value) if value in {each.value for each in Cause} else ""
 
 
 def _whole(cells: Mapping[str, Scalar], name: str) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from distdoctor.oom.facts.estimate import Category
+from distdoctor.oom.facts.estimate import Category, RoleEstimate
 from distdoctor.oom.facts.estimated import EstimateFacts
 from distdoctor.report import checking
 from distdoctor.report.model import Evidence
@@ -20,8 +20,12 @@ def gib(num_bytes: float) -> str:
 
 
 def peak_evidence(facts: EstimateFacts) -> tuple[Evidence, ...]:
-    """The worst rank's peak, and its two largest categories."""
-    worst = facts.estimate.worst
+    """The worst rank's peak, and its largest categories."""
+    return peak_of_role(facts.estimate.worst)
+
+
+def peak_of_role(worst: RoleEstimate) -> tuple[Evidence, ...]:
+    """The peak of one kind of rank, and its largest categories."""
     peak = worst.peak
     largest = sorted(Category, key=peak.of, reverse=True)[:3]
     parts = ", ".join(f"{each.value} {gib(peak.of(each))}" for each in largest if peak.of(each))

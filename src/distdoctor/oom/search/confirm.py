@@ -1,0 +1,86 @@
+"""The best proposals, confirmed: whoever can run the job's real code in simulation says what it allocates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from distdoctor.oom.settings import Settings
+from distdoctor.units import GIB
+
+if TYPE_CHECKING:
+    from distdoctor.oom.search.proposal import Proposal
+    from distdoctor.oom.search.room import Room
+
+# So many of the best are confirmed; each takes seconds. Our own choice.
+MAX_CONFIRMED = 3
+# After so many tries nothing more is tried: the formulas and the simulation then disagree altogether. Our own choice.
+MAX_TRIES = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirmed:
+    """What a simulation of one configuration says of its worst rank. Bytes."""
+
+    peak_allocated_bytes: int
+    peak_reserved_bytes: int | None = None
+    """None: the allocator was not replayed."""
+    seconds: float = 0.0
+    """How long the simulation took."""
+    note: str = ""
+
+
+class Confirmation(str, Enum):
+    """What became of it."""
+
+    NOT_ASKED = "by formula"
+    FITS = "confirmed"
+    TOO_LARGE = "refuted"
+    NOT_POSSIBLE = "not confirmed"
+
+
+Confirm = Callable[[Settings], Confirmed | None]
+"""Simulates the settings; None where it cannot. What it raises is not caught here."""
+
+
+def confirm_best(
+    proposals: Sequence[Proposal], room: Room, confirm: Confirm, *, most: int = MAX_CONFIRMED
+) -> tuple[Proposal, ...]:
+    """`proposals` with what the simulation says of the first `most` that it does not refute; refuted ones come last."""
+    kept: list[Proposal] = []
+    refuted: list[Proposal] = []
+    for number, proposal in enumerate(proposals):
+        if (
+            len([each for each in kept if each.confirmation is not Confirmation.NOT_ASKED]) >= most
+            or number >= MAX_TRIES
+        ):
+            kept.append(proposal)
+            continue
+        judged = _judged(proposal, room, confirm(proposal.trial.job.said))
+        (refuted if judged.confirmation is Confirmation.TOO_LARGE else kept).append(judged)
+    return (*kept, *refuted)
+
+
+def _judged(proposal: Proposal, room: Room, found: Confirmed | None) -> Proposal:
+    if found is None:
+        return replace(
+            proposal,
+            confirmation=Confirmation.NOT_POSSIBLE,
+            confirmation_words="not confirmed: this configuration cannot be simulated",
+        )
+    held = max(found.peak_allocated_bytes, found.peak_reserved_bytes or 0)
+    outside = sum(each.high_bytes for each in proposal.trial.estimate.outside)
+    if room.outside is not None:
+        outside = max(outside, room.outside)
+    which = "reserved" if found.peak_reserved_bytes is not None else "allocated"
+    note = f"; {found.note}" if found.note else ""
+    amount = f"{held / GIB:.1f} GiB {which}"
+    if held + outside > room.usable:
+        words = f"simulation: {amount}, does not fit{note}"
+        return replace(
+            proposal, simulated=found, confirmation=Confirmation.TOO_LARGE, confirmation_words=words
+        )
+    words = f"confirmed by simulation: {amount}{note}"
+    return replace(proposal, simulated=found, confirmation=Confirmation.FITS, confirmation_words=words)

@@ -1,0 +1,87 @@
+"""The search from one job to its outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from distdoctor.oom.fit import Fits
+from distdoctor.oom.job import Job
+from distdoctor.oom.search.change import Effort
+from distdoctor.oom.search.confirm import Confirm, confirm_best
+from distdoctor.oom.search.costs import costs_of
+from distdoctor.oom.search.find import MAX_ESTIMATES, find, gentlest, order
+from distdoctor.oom.search.floor import floor_of
+from distdoctor.oom.search.layers import least_layers
+from distdoctor.oom.search.proposal import Outcome, Proposal
+from distdoctor.oom.search.room import Room
+from distdoctor.oom.search.trial import MAX_HOST_BYTES, PERHAPS, Trial, Trials
+
+# So many of each effort: an answer shows ways, not all variants of one. Our own choice.
+SHOWN = {Effort.SETTING: 4, Effort.OTHER: 3, Effort.HOST: 2, Effort.GPUS: 2}
+
+
+def search(
+    job: Job,
+    room: Room,
+    *,
+    without: frozenset[tuple[int, int]] = frozenset(),
+    confirm: Confirm | None = None,
+) -> Outcome:
+    """What makes `job` fit into `room`: proposals, best first; where nothing on these GPUs does, the floor.
+
+    without: (axis, strength) of changes that this job's framework has no setting for. confirm: says what a
+    configuration really allocates; the best proposals are given to it.
+    """
+    trials = Trials(job, room, without=without)
+    found = find(trials)
+    is_only_perhaps = not found and trials.start.fit.answer is Fits.NO
+    if is_only_perhaps:
+        trials.accepts = PERHAPS
+        found = find(trials, most=trials.num_made + MAX_ESTIMATES)
+    proposals = _proposals(trials, chosen(found))
+    floor = None
+    if not trials.is_goal(trials.start) and not any(_is_on_same_gpus(each) for each in proposals):
+        floor = floor_of(trials)
+        if trials.is_goal(floor.smallest):
+            # More changes than anybody likes to make at once, but no more GPUs.
+            many = _proposals(trials, (gentlest(trials, floor.smallest),))
+            proposals, floor = (*many, *proposals), None if many else floor
+    if confirm is not None and proposals:
+        proposals = confirm_best(proposals, room, confirm)
+    return Outcome(
+        start=trials.start,
+        room=room,
+        proposals=proposals,
+        is_only_perhaps=is_only_perhaps and bool(proposals),
+        floor=floor,
+        num_estimates=trials.num_made,
+    )
+
+
+def _proposals(trials: Trials, found: Sequence[Trial]) -> tuple[Proposal, ...]:
+    """With what each costs; without those that ask for more memory than hosts have."""
+    made = (
+        Proposal(
+            trial=trial,
+            costs=costs_of(trials.start, trial),
+            least_layers=least_layers(trial, trials.room, trials.accepts),
+        )
+        for trial in found
+    )
+    return tuple(each for each in made if each.costs.host_bytes <= MAX_HOST_BYTES)
+
+
+def _is_on_same_gpus(proposal: Proposal) -> bool:
+    return proposal.trial.effort is not Effort.GPUS
+
+
+def chosen(found: Sequence[Trial]) -> tuple[Trial, ...]:
+    """A few of each effort, in order; of those with more GPUs also the one with the fewest."""
+    taken: list[Trial] = []
+    for effort in Effort:
+        of_effort = [trial for trial in found if trial.effort is effort]
+        if effort is Effort.GPUS and of_effort:
+            fewest = min(of_effort, key=lambda each: each.job.mesh.num_ranks)
+            of_effort = [of_effort[0], *([fewest] if fewest is not of_effort[0] else [])]
+        taken += of_effort[: SHOWN[effort]]
+    return tuple(sorted(taken, key=order))
