@@ -90,3 +90,5 @@ class Model:
     """Number of parameters that was given instead of a shape."""
     notes: tuple[str, ...] = ()
     """What a reader must know: a key that was ignored, a size that was assumed."""
+    seq_len: int | None = None
+    """Tokens of a sequence where nothing else is said; None: no length is this model's own."""

@@ -51,7 +51,7 @@ def blame(stopped: Stopped) -> Blame:
     """The cause: gone before stopped before frozen before late; a rank that raised before those that lost it."""
     if stopped.only_this_rank:
         return Blame(cause=Cause.STORE_LOST, culprits=(), victims=stopped.lost)
-    own_errors = [each for each in stopped.errors if not _OF_A_PEER.search(each[1])]
+    own_errors = [each for each in stopped.errors if not tells_of_a_peer(each[1])]
     if own_errors:
         # Ranks that say the same have met the same: whoever says it first is no more to blame than the others.
         words = _without_numbers(own_errors[0][1])
@@ -78,6 +78,11 @@ def blame(stopped: Stopped) -> Blame:
         victims=tuple(each for each in stopped.lost if each not in culprits),
         error=next(iter(stopped.errors), None),
     )
+
+
+def tells_of_a_peer(error: str) -> bool:
+    """Whether an error says that another rank went away: its cause is there."""
+    return bool(_OF_A_PEER.search(error))
 
 
 def _without_numbers(text: str) -> str:

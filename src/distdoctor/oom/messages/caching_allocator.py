@@ -94,6 +94,11 @@ def read(lines: Sequence[LogLine], at: int) -> Draft | None:
     return draft
 
 
+def requested_bytes(message: str) -> int | None:
+    """What was asked for when memory ran out, of a message that is at hand as a whole."""
+    return size_in(_REQUEST, message)
+
+
 def _cut_at_its_start(lines: Sequence[LogLine], at: int) -> Draft | None:
     """A message whose first words stand on two lines ("CUDA out of m", "emory. Tried to allocate")."""
     if at + 1 >= len(lines) or not _BEGINS.search(lines[at].text) or lines[at + 1].origin != lines[at].origin:

@@ -76,6 +76,8 @@ class Preset:
     source: str
     notes: tuple[str, ...]
     shape: ModelShape
+    seq_len: int | None
+    """The sequence length that it is meant for; None: any."""
 
 
 def preset(name: str) -> Model:
@@ -86,7 +88,13 @@ def preset(name: str) -> Model:
     found = find_preset(name)
     if found is None:
         raise _unknown(name)
-    return Model(name=found.name, source=f"preset {found.name}", shape=found.shape, notes=found.notes)
+    return Model(
+        name=found.name,
+        source=f"preset {found.name}",
+        shape=found.shape,
+        notes=found.notes,
+        seq_len=found.seq_len,
+    )
 
 
 def find_preset(name: str) -> Preset | None:
@@ -166,4 +174,5 @@ def _preset_at(position: int) -> Preset:
         source=row["source"],
         notes=tuple(row.get("notes", ())),
         shape=ModelShape(**sizes),
+        seq_len=row.get("seq_len"),
     )

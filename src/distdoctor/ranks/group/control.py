@@ -47,6 +47,10 @@ class Control:
         """Add this rank to the set of ranks under a key."""
         self.append(key, f"{self._rank},")
 
+    def count(self, key: str, amount: int) -> int:
+        """Add to a counter; its new value."""
+        return int(self._store.add(self._prefix + key, amount))
+
     def wait_for(self, key: str) -> bytes:
         """What somebody tells under a key, once it is there."""
         name = self._prefix + key

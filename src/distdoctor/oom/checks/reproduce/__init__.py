@@ -1,0 +1,1 @@
+"""Checks of what was reproduced on real ranks."""
