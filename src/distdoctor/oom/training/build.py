@@ -20,11 +20,15 @@ from distdoctor.oom.training.ddp import Replicated, ZeroRedundancy
 from distdoctor.oom.training.fsdp2 import FullyShard
 from distdoctor.oom.training.loop import TrainingLoop
 from distdoctor.oom.training.model import ModelOptions, Transformer
+from distdoctor.oom.training.zero import zero
 
 _STRATEGIES: dict[DataParallel, Callable[[list[Transformer], World], DataParallelism]] = {
     DataParallel.NONE: DataParallelism,
     DataParallel.DDP: Replicated,
     DataParallel.ZERO_REDUNDANCY: ZeroRedundancy,
+    DataParallel.ZERO1: zero,
+    DataParallel.ZERO2: zero,
+    DataParallel.ZERO3: zero,
     DataParallel.FSDP: FullyShard,
 }
 
