@@ -25,20 +25,6 @@ def nccl_premul_sum(factor: float) -> object | None:
     return made
 
 
-def fused_rms_norm(
-    x: torch.Tensor, shape: list[int], weight: torch.Tensor, eps: float | None
-) -> torch.Tensor:
-    """CUDA's RMSNorm as an op that has shapes and a gradient on every device: it saves its input and one fp32 number
-    for each row. `aten._fused_rms_norm` is there in torch 2.9 to 2.13; before, the composite, which saves more."""
-    import torch
-
-    op = getattr(torch.ops.aten, "_fused_rms_norm", None)
-    if op is None:
-        return torch.nn.functional.rms_norm(x, shape, weight, eps)
-    out: torch.Tensor = op(x, shape, weight, eps)[0]
-    return out
-
-
 def flash_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     """CUDA's causal flash attention over (batch, heads, sequence, size), as an op that has shapes and a gradient on
     every device: `aten._scaled_dot_product_flash_attention`, in torch 2.1 to 2.13."""

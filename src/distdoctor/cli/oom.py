@@ -11,8 +11,8 @@ def register(app: typer.Typer) -> None:
     from distdoctor.cli.oom_estimate import estimate
     from distdoctor.cli.oom_explain import explain
     from distdoctor.cli.oom_fit import fit
-    from distdoctor.cli.oom_simulate import simulate
     from distdoctor.cli.oom_reproduce import reproduce
+    from distdoctor.cli.oom_simulate import simulate
 
     group = typer.Typer(
         rich_markup_mode=None,

@@ -13,6 +13,7 @@ _SOURCE = "oom estimate"
 # (end of the key, weight, words): larger is told first.
 _TOLD = (
     ("estimate.needed_gib", 60, "what the worst rank's GPU must hold"),
+    ("simulated.", 58, "what the worst rank allocates and reserves, simulated"),
     ("estimate.peak_gib", 55, "the worst rank's allocated peak"),
     ("job.", 50, "the jobs are not the same"),
     ("estimate.", 40, "where the memory goes"),

@@ -30,6 +30,22 @@ class Reserved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Capped:
+    """The same replay with no more than a GPU can give: the allocator first gives cached memory back, then fails."""
+
+    expandable_segments: bool
+    capacity_bytes: int
+    num_retries: int
+    """How often it gave everything free back to the driver, which makes a step slow."""
+    failed_at: Place | None = None
+    """None: everything was served."""
+    requested_bytes: int = 0
+    """What could not be served."""
+    allocated_bytes: int = 0
+    """What was allocated then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TimelinePoint:
     """The fullest moment of one stretch of a step."""
 
@@ -64,6 +80,7 @@ class RoleSimulation:
     peaks: tuple[PhasePeak, ...] = ()
     """In the order of time; initialisation first."""
     reserved: tuple[Reserved, ...] = ()
+    capped: tuple[Capped, ...] = ()
     timeline: tuple[TimelinePoint, ...] = ()
     modules: tuple[ModuleBytes, ...] = ()
     """The largest, at the peak of training."""

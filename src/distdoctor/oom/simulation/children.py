@@ -32,13 +32,18 @@ def simulate(
     settings: Settings,
     *,
     timeout_s: float,
+    capacities_bytes: Sequence[int] = (),
     all_stages: bool = False,
     fold: bool = True,
     checks_itself: bool = True,
 ) -> Simulation:
-    """Every kind of rank of a job, in children of this interpreter. `timeout_s` is for each of them."""
+    """Every kind of rank of a job, in children of this interpreter. `timeout_s` is for each of them;
+    `capacities_bytes`: what the allocator can have on the GPU in question."""
     roles = roles_of(job, all_stages=all_stages)
-    questions = [Question(settings=settings, role=role, fold=fold) for role in roles]
+    questions = [
+        Question(settings=settings, role=role, fold=fold, capacities_bytes=tuple(capacities_bytes))
+        for role in roles
+    ]
     return _ask(questions, timeout_s, checks_itself=checks_itself)
 
 

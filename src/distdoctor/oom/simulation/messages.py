@@ -30,6 +30,8 @@ class Question:
     settings: Settings | None = None
     role: Role | None = None
     fold: bool = True
+    capacities_bytes: tuple[int, ...] = ()
+    """What the allocator can have at most, where a GPU was named."""
     own_module: OwnModule | None = None
 
 

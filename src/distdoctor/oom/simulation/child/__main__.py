@@ -40,7 +40,14 @@ def _answer(question: Question) -> Answer:
 
         if question.settings is None:
             raise ValueError("neither a job nor a module")
-        return Answer(role=simulate_role(resolve(question.settings), role, fold=question.fold))
+        return Answer(
+            role=simulate_role(
+                resolve(question.settings),
+                role,
+                fold=question.fold,
+                capacities_bytes=question.capacities_bytes,
+            )
+        )
     except Exception as error:  # foreign code runs: torch, and perhaps a user's own
         return Answer(failure=_failure(error, role.words, role.rank))
 

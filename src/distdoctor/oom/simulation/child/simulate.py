@@ -12,7 +12,7 @@ import torch
 
 from distdoctor.oom.allocator.options import AllocatorOptions
 from distdoctor.oom.allocator.replay import replay
-from distdoctor.oom.facts.simulated import PhasePeak, Reserved, RoleSimulation
+from distdoctor.oom.facts.simulated import Capped, PhasePeak, Reserved, RoleSimulation
 from distdoctor.oom.job import Job, resolve
 from distdoctor.oom.memory.categories import categories_of
 from distdoctor.oom.memory.log import MemoryLog
@@ -33,7 +33,9 @@ NUM_STEPS = 2
 _ENOUGH_MICRO_BATCHES = 2
 
 
-def simulate_role(job: Job, role: Role, *, fold: bool = True) -> RoleSimulation:
+def simulate_role(
+    job: Job, role: Role, *, fold: bool = True, capacities_bytes: Sequence[int] = ()
+) -> RoleSimulation:
     """What this kind of rank needs. Raises CannotRunError, and whatever torch raises for a program that fake tensors
     cannot run."""
     began = time.process_time()
@@ -51,6 +53,11 @@ def simulate_role(job: Job, role: Role, *, fold: bool = True) -> RoleSimulation:
         num_ranks=role.num_ranks,
         peaks=tuple(_phase_peak(peak) for peak in _in_order(peaks)),
         reserved=tuple(_reserved(log, expandable=expandable) for expandable in (False, True)),
+        capped=tuple(
+            _capped(log, capacity, expandable=expandable)
+            for capacity in capacities_bytes
+            for expandable in (False, True)
+        ),
         timeline=timeline_of(log, categories, counted=as_allocated),
         modules=bytes_by_module(log, categories, training.overall.event, counted=as_allocated),
         how=how,
@@ -153,4 +160,20 @@ def _reserved(log: MemoryLog, *, expandable: bool) -> Reserved:
         expandable_segments=expandable,
         peak_bytes=found.peak_reserved_bytes,
         allocated_then_bytes=found.allocated_at_reserved_peak_bytes,
+    )
+
+
+def _capped(log: MemoryLog, capacity: int, *, expandable: bool) -> Capped:
+    """Whether the log can be served with so many bytes."""
+    found = replay(
+        log, options=AllocatorOptions(expandable_segments=expandable), capacity_bytes=max(0, capacity)
+    )
+    failure = found.out_of_memory
+    return Capped(
+        expandable_segments=expandable,
+        capacity_bytes=capacity,
+        num_retries=found.num_retries,
+        failed_at=log.places[log.events[failure.event].place] if failure is not None else None,
+        requested_bytes=failure.requested_bytes if failure is not None else 0,
+        allocated_bytes=failure.allocated_bytes if failure is not None else 0,
     )

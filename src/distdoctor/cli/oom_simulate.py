@@ -1,0 +1,158 @@
+"""`distdoctor oom simulate`: torch's own code under fake tensors, one child for each kind of rank, no GPU."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from distdoctor.cli.job_words import Words
+from distdoctor.cli.oom_job_options import Configs, job_options
+from distdoctor.cli.options import output_options
+from distdoctor.cli.output import Names, OutputOptions, emit, prepare_outputs
+from distdoctor.cli.request import make_request
+from distdoctor.errors import DistdoctorError, UsageError
+
+if TYPE_CHECKING:
+    from distdoctor.oom.simulation.facts import SimulationFacts
+    from distdoctor.report.model import InputFile
+
+_DEFAULT_TIMEOUT_S = 300.0
+
+
+@output_options
+@job_options()
+def simulate(
+    *,
+    words: Words,
+    config: Configs = None,
+    module: Annotated[
+        str | None,
+        typer.Option(
+            "--module",
+            metavar="PKG.MOD:FUNC",
+            help="your own: a function that returns an nn.Module, and perhaps its inputs; its code is run",
+        ),
+    ] = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--inputs", metavar="SHAPE:DTYPE", help="inputs of --module: 8x1024:int64; repeatable"),
+    ] = None,
+    all_stages: Annotated[
+        bool, typer.Option("--all-stages", help="every pipeline stage, not only first, worst and last")
+    ] = False,
+    whole: Annotated[
+        bool,
+        typer.Option("--whole", help="every layer, though a few stand for all; slower, the same numbers"),
+    ] = False,
+    expandable_segments: Annotated[
+        bool, typer.Option("--expandable-segments", help="judge with this setting of the allocator")
+    ] = False,
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", help="for each kind of rank")
+    ] = _DEFAULT_TIMEOUT_S,
+    output: OutputOptions,
+) -> None:
+    """Say exactly what torch would allocate, by running its own code of each strategy without memory behind tensors.
+
+    Peak by category, with the op, the module and the phase; reserved memory by a replay of the caching allocator.
+    """
+    from distdoctor.oom.simulation.build import simulation_report
+
+    prepared = prepare_outputs(output, Names(command="oom-simulate", host="job"))
+    if timeout <= 0:
+        raise UsageError("--timeout must be more than 0 seconds")
+    if module is not None:
+        facts: SimulationFacts = _of_module(words, module, tuple(inputs or ()), timeout)
+        files: tuple[InputFile, ...] = ()
+    else:
+        if inputs:
+            raise UsageError("--inputs belongs to --module", hint="a known model draws its own tokens")
+        facts, files = _of_job(
+            words,
+            tuple(config or ()),
+            timeout_s=timeout,
+            all_stages=all_stages,
+            fold=not whole,
+            expandable_segments=expandable_segments,
+        )
+    report = simulation_report(make_request(output, command="oom-simulate"), facts, inputs=files)
+    raise typer.Exit(emit(report, prepared))
+
+
+def require_torch() -> None:
+    """Raises DistdoctorError where this interpreter has no torch to run."""
+    from importlib.util import find_spec
+
+    if find_spec("torch") is None:
+        raise DistdoctorError(
+            "no torch in this Python, and a simulation runs torch's own code",
+            hint="run it in the job's environment, or take `distdoctor oom estimate`, which needs none",
+        )
+
+
+def _of_job(
+    words: Words,
+    configs: tuple[str, ...],
+    *,
+    timeout_s: float,
+    all_stages: bool,
+    fold: bool,
+    expandable_segments: bool,
+) -> tuple[SimulationFacts, tuple[InputFile, ...]]:
+    from distdoctor.cli.oom_settings import settings_of_words
+    from distdoctor.oom.estimate import estimate
+    from distdoctor.oom.job import resolve
+    from distdoctor.oom.simulation.children import simulate as simulate_job
+    from distdoctor.oom.simulation.facts import SimulationFacts, capacities_of
+
+    settings, cluster, files = settings_of_words(words, configs)
+    job = resolve(settings)
+    require_torch()
+    estimated = estimate(job)
+    outside = (
+        sum(each.low_bytes for each in estimated.outside),
+        sum(each.high_bytes for each in estimated.outside),
+    )
+    return (
+        SimulationFacts(
+            simulation=simulate_job(
+                job,
+                settings,
+                timeout_s=timeout_s,
+                capacities_bytes=capacities_of(cluster, outside) if cluster is not None else (),
+                all_stages=all_stages,
+                fold=fold,
+            ),
+            title=estimated.title,
+            model=job.model.name,
+            job=job,
+            estimate=estimated,
+            cluster=cluster,
+            expandable_segments=expandable_segments,
+        ),
+        files,
+    )
+
+
+def _of_module(words: Words, module: str, inputs: tuple[str, ...], timeout_s: float) -> SimulationFacts:
+    from distdoctor.oom.catalog.gpus import parse_cluster
+    from distdoctor.oom.simulation.children import simulate_module
+    from distdoctor.oom.simulation.facts import SimulationFacts
+    from distdoctor.oom.simulation.messages import OwnModule
+
+    name, _, function = module.partition(":")
+    if not name or not function:
+        raise UsageError(
+            f"--module `{module[:60]}` is no module and function",
+            hint="write --module my_package.model:build",
+        )
+    require_torch()
+    return SimulationFacts(
+        simulation=simulate_module(
+            OwnModule(module=name, function=function, inputs=inputs), timeout_s=timeout_s
+        ),
+        title="one rank",
+        model=module,
+        cluster=parse_cluster(words.on) if words.on is not None else None,
+    )

@@ -1,0 +1,55 @@
+"""Which kinds of ranks could not be simulated, and what stood in the way?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from distdoctor.oom.checks.simulate.base import SOURCE, SimulationCheck
+from distdoctor.oom.facts.simulated import SimulationFailure
+from distdoctor.oom.simulation.facts import SimulationFacts
+from distdoctor.report.checking import Found, Outcome, Passed
+from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severity, Team
+
+
+def _run(facts: SimulationFacts) -> Sequence[Outcome]:
+    failures = facts.simulation.failures
+    if not failures:
+        return [Passed(detail=f"{len(facts.simulation.roles)} kind(s) of ranks simulated")]
+    by_reason: dict[tuple[str, str | None], list[SimulationFailure]] = {}
+    for failure in failures:
+        by_reason.setdefault((failure.reason, failure.op), []).append(failure)
+    return [_found(facts, each) for each in by_reason.values()]
+
+
+def _found(facts: SimulationFacts, failures: Sequence[SimulationFailure]) -> Found:
+    first = failures[0]
+    which = first.role if len(failures) == 1 else f"{len(failures)} kinds of ranks"
+    title = f"{which}: not simulated"
+    if first.op is not None:
+        title = f"{which}: {first.op} cannot run under fake tensors"
+    evidence = [Evidence(text=first.reason, source=SOURCE)]
+    if first.module:
+        evidence.append(Evidence(text=f"in {first.module}", source=SOURCE))
+    instead = (
+        "the figures shown for it are estimated by formula"
+        if facts.estimate is not None
+        else "its parameters are counted, nothing is known of its activations"
+    )
+    return Found(
+        title=title,
+        evidence=tuple(evidence),
+        explanation=f"Nothing was measured here; {instead}.",
+        actions=(
+            Action(
+                team=Team.JOB_OWNER,
+                text="`distdoctor oom reproduce` runs it with real tensors instead",
+            ),
+        ),
+        severity=Severity.WARNING,
+        confidence=Confidence.HIGH,
+        key=first.role,
+        fault=Fault.USER_CODE if facts.job is None else Fault.UNKNOWN,
+    )
+
+
+CHECK = SimulationCheck(id="oom-simulation-failed", title="kinds of ranks that were simulated", run=_run)
