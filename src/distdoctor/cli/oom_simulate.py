@@ -57,7 +57,10 @@ def simulate(
 
     Peak by category, with the op, the module and the phase; reserved memory by a replay of the caching allocator.
     """
+    from distdoctor.cli.oom_settings import settings_of_words
+    from distdoctor.oom.job import resolve
     from distdoctor.oom.simulation.build import simulation_report
+    from distdoctor.oom.simulation.run import simulated_facts
 
     prepared = prepare_outputs(output, Names(command="oom-simulate", host="job"))
     if timeout <= 0:
@@ -68,9 +71,12 @@ def simulate(
     else:
         if inputs:
             raise UsageError("--inputs belongs to --module", hint="a known model draws its own tokens")
-        facts, files = _of_job(
-            words,
-            tuple(config or ()),
+        settings, cluster, files = settings_of_words(words, tuple(config or ()))
+        resolve(settings)
+        require_torch()
+        facts = simulated_facts(
+            settings,
+            cluster,
             timeout_s=timeout,
             all_stages=all_stages,
             fold=not whole,
@@ -82,57 +88,13 @@ def simulate(
 
 def require_torch() -> None:
     """Raises DistdoctorError where this interpreter has no torch to run."""
-    from importlib.util import find_spec
+    from distdoctor.oom.simulation.run import has_torch
 
-    if find_spec("torch") is None:
+    if not has_torch():
         raise DistdoctorError(
             "no torch in this Python, and a simulation runs torch's own code",
             hint="run it in the job's environment, or take `distdoctor oom estimate`, which needs none",
         )
-
-
-def _of_job(
-    words: Words,
-    configs: tuple[str, ...],
-    *,
-    timeout_s: float,
-    all_stages: bool,
-    fold: bool,
-    expandable_segments: bool,
-) -> tuple[SimulationFacts, tuple[InputFile, ...]]:
-    from distdoctor.cli.oom_settings import settings_of_words
-    from distdoctor.oom.estimate import estimate
-    from distdoctor.oom.job import resolve
-    from distdoctor.oom.simulation.children import simulate as simulate_job
-    from distdoctor.oom.simulation.facts import SimulationFacts, capacities_of
-
-    settings, cluster, files = settings_of_words(words, configs)
-    job = resolve(settings)
-    require_torch()
-    estimated = estimate(job)
-    outside = (
-        sum(each.low_bytes for each in estimated.outside),
-        sum(each.high_bytes for each in estimated.outside),
-    )
-    return (
-        SimulationFacts(
-            simulation=simulate_job(
-                job,
-                settings,
-                timeout_s=timeout_s,
-                capacities_bytes=capacities_of(cluster, outside) if cluster is not None else (),
-                all_stages=all_stages,
-                fold=fold,
-            ),
-            title=estimated.title,
-            model=job.model.name,
-            job=job,
-            estimate=estimated,
-            cluster=cluster,
-            expandable_segments=expandable_segments,
-        ),
-        files,
-    )
 
 
 def _of_module(words: Words, module: str, inputs: tuple[str, ...], timeout_s: float) -> SimulationFacts:

@@ -6,11 +6,13 @@ import os
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from distdoctor.bounded_child import STEP_FD, ChildEnd, run_bounded
-from distdoctor.oom.facts.simulated import SelfCheck, Simulation, SimulationFailure
+from distdoctor.oom.facts.simulated import ModelStates, SelfCheck, Simulation, SimulationFailure
 from distdoctor.oom.job import Job
 from distdoctor.oom.settings import Settings
+from distdoctor.oom.simulation.inputs import parse_inputs
 from distdoctor.oom.simulation.messages import (
     Answer,
     OwnModule,
@@ -18,6 +20,7 @@ from distdoctor.oom.simulation.messages import (
     decode_answer,
     encode_question,
 )
+from distdoctor.oom.simulation.own_job import job_of_module
 from distdoctor.oom.simulation.roles import Role, roles_of
 
 _CHILD = "distdoctor.oom.simulation.child"
@@ -47,10 +50,22 @@ def simulate(
     return _ask(questions, timeout_s, checks_itself=checks_itself)
 
 
-def simulate_module(module: OwnModule, *, timeout_s: float, checks_itself: bool = True) -> Simulation:
-    """A user's own module on one rank."""
-    role = Role(words="your module", stage=0, rank=0, num_ranks=1, chunks=())
-    return _ask([Question(own_module=module, role=role)], timeout_s, checks_itself=checks_itself)
+def simulate_module(
+    module: OwnModule,
+    *,
+    timeout_s: float,
+    capacities_bytes: Sequence[int] = (),
+    checks_itself: bool = True,
+) -> Simulation:
+    """A user's own module: every rank does the same, so that one stands for all. Raises UsageError for a job that it
+    cannot be trained in."""
+    parse_inputs(module.inputs)
+    ranks = job_of_module(module).mesh.num_ranks
+    role = Role(
+        words="every rank" if ranks > 1 else "your module", stage=0, rank=0, num_ranks=ranks, chunks=()
+    )
+    question = Question(own_module=module, role=role, capacities_bytes=tuple(capacities_bytes))
+    return _ask([question], timeout_s, checks_itself=checks_itself)
 
 
 def _ask(questions: Sequence[Question], timeout_s: float, *, checks_itself: bool) -> Simulation:
@@ -72,7 +87,13 @@ def _one(question: Question, timeout_s: float) -> Answer:
     except OSError as error:
         return _failed(question, f"the child does not start: {error.strerror or error}")
     answer = decode_answer(end.steps)
-    return answer if answer is not None else _failed(question, _why(end, timeout_s))
+    if answer is None:
+        return _failed(question, _why(end, timeout_s, is_own=question.own_module is not None))
+    if answer.states is not None:
+        # A user's module was built, and the child did not come to an end.
+        failed = _failed(question, _why(end, timeout_s, is_own=True))
+        return _with_states(failed, answer.states)
+    return answer
 
 
 def _environ() -> dict[str, str]:
@@ -82,13 +103,21 @@ def _environ() -> dict[str, str]:
     return {**kept, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONUNBUFFERED": "1"}
 
 
-def _why(end: ChildEnd, timeout_s: float) -> str:
+def _why(end: ChildEnd, timeout_s: float, *, is_own: bool) -> str:
     if end.timed_out:
         return f"it was not done after {timeout_s:g} s (--timeout)"
     if end.returncode is not None and end.returncode < 0:
         return f"the child was ended by signal {-end.returncode}; too little memory on this host?"
+    if is_own:
+        return f"your code ended the process, with status {end.returncode}, before the simulation was done"
     lines = [line.strip() for line in end.stderr.splitlines() if line.strip()]
     return lines[-1][:300] if lines else f"the child ended with status {end.returncode} and said nothing"
+
+
+def _with_states(answer: Answer, states: ModelStates) -> Answer:
+    if answer.failure is None:
+        return answer
+    return Answer(failure=replace(answer.failure, states=states))
 
 
 def _failed(question: Question, reason: str) -> Answer:

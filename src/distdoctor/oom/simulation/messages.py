@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
-from distdoctor.oom.facts.simulated import RoleSimulation, SelfCheck, SimulationFailure
+from distdoctor.oom.facts.simulated import ModelStates, RoleSimulation, SelfCheck, SimulationFailure
 from distdoctor.oom.settings import Settings
 from distdoctor.oom.simulation.roles import Role
 
@@ -18,9 +18,12 @@ class OwnModule:
     module: str
     function: str
     inputs: tuple[str, ...] = ()
-    """`8x1024:int64`: shapes and types of the inputs, where the function does not give them."""
+    """`8x1024:int64`: shapes and types of the inputs, or one `pkg.data:make_batch`, where the function does not give
+    them."""
     folder: str = "."
     """Is put in front of the import path."""
+    settings: Settings = field(default_factory=Settings)
+    """Strategy, ranks, optimizer, precision, checkpointing, micro-batches; its model is not looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +45,8 @@ class Answer:
     role: RoleSimulation | None = None
     failure: SimulationFailure | None = None
     self_check: SelfCheck | None = None
+    states: ModelStates | None = None
+    """Said on the way, before a user's own module runs; another answer follows unless the child dies."""
 
 
 def encode_question(question: Question) -> str:
@@ -55,13 +60,15 @@ def decode_question(text: str) -> Question:
 
 
 def encode_answer(answer: Answer) -> bytes:
-    """For the pipe back."""
-    return msgspec.json.encode(answer)
+    """For the pipe back: one line."""
+    return msgspec.json.encode(answer) + b"\n"
 
 
 def decode_answer(text: str) -> Answer | None:
-    """None for what is no answer: the child died while it wrote, or never wrote."""
-    try:
-        return msgspec.json.decode(text, type=Answer)
-    except (msgspec.DecodeError, ValueError):
-        return None
+    """The last answer. None where there is none: the child died while it wrote, or never wrote."""
+    for line in reversed(text.splitlines()):
+        try:
+            return msgspec.json.decode(line, type=Answer)
+        except (msgspec.DecodeError, ValueError):
+            continue
+    return None

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from distdoctor.oom.checks.estimate.base import gib
 from distdoctor.oom.checks.simulate.base import SOURCE, SimulationCheck
+from distdoctor.oom.fit import Fits
 from distdoctor.oom.simulation.facts import SimulationFacts
 from distdoctor.report.checking import Found, NotApplicable, Outcome, Passed
 from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severity, Team
@@ -23,7 +24,8 @@ def _run(facts: SimulationFacts) -> Sequence[Outcome]:
         return [NotApplicable(detail="reserved memory was not replayed")]
     saved = plain[False].peak_bytes - plain[True].peak_bytes
     share = saved / plain[False].peak_bytes
-    if share < WORTH:
+    fits = facts.fit is not None and facts.fit.answer is Fits.YES
+    if share < WORTH or fits:
         return [Passed(detail=f"expandable segments would save {share:.0%} of what is reserved")]
     return [
         Found(

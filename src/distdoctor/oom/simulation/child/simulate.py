@@ -41,6 +41,20 @@ def simulate_role(
     began = time.process_time()
     notes: list[str] = []
     log, how = _log(job, role, notes) if fold else (_run(job, role, role.chunks), _all(role))
+    return told(log, role, how, notes, capacities_bytes=capacities_bytes, began=began)
+
+
+def told(
+    log: MemoryLog,
+    role: Role,
+    how: str,
+    notes: Sequence[str],
+    *,
+    capacities_bytes: Sequence[int] = (),
+    began: float,
+) -> RoleSimulation:
+    """What a log says about a kind of rank; `began`: the process time when work on it began, in seconds. Raises
+    CannotRunError for an empty log."""
     categories = categories_of(log)
     first = next((n for n, each in enumerate(log.events) if log.places[each.place].step > 0), 0)
     peaks = peaks_of(log, categories, counted=as_allocated)
