@@ -358,11 +358,11 @@ def test_the_search_is_quick_where_it_looks_longest() -> None:
 
 
 def test_deep_models_are_searched_less_instead_of_long() -> None:
-    shape = replace(preset("llama3-8b").shape, num_layers=10_000)  # type: ignore[type-var]
+    shape = replace(preset("llama3-8b").shape, num_layers=3000)  # type: ignore[type-var]
     job = resolve(Settings(model=Model(name="deep", source="--layers", shape=shape), world_size=8))
     started = time.process_time()
     search(job, Room(capacity=80 * GIB))
-    assert time.process_time() - started < 60
+    assert time.process_time() - started < 30
 
 
 MODELS = st.sampled_from(["llama3.2-1b", "llama3-8b", "llama3-70b", "mixtral-8x7b"])
@@ -380,7 +380,7 @@ SETTINGS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     model=MODELS,
     number=st.sampled_from([2, 8, 24]),

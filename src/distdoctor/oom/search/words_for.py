@@ -231,17 +231,24 @@ def _accelerate_strategy(job: Job) -> Keys:
     return [("deepspeed_config.zero_stage", int(job.strategy.value[-1]))]
 
 
+def _whole_layers(job: Job, name: str, *, value: bool = True) -> Keys:
+    """Of trainers that checkpoint whole layers or none."""
+    return [(name, value)] if job.checkpointing is Checkpointing.FULL else ()
+
+
 _ACCELERATE: Mapping[Axis, _Writer] = {
     Axis.STRATEGY: _accelerate_strategy,
     Axis.OFFLOAD: _accelerate_offload,
     Axis.RESHARD: lambda _: [("fsdp_config.fsdp_reshard_after_forward", True)],
     Axis.CHECKPOINTING: lambda job: (
-        [("fsdp_config.fsdp_activation_checkpointing", True)] if job.strategy is DataParallel.FSDP else ()
+        _whole_layers(job, "fsdp_config.fsdp_activation_checkpointing")
+        if job.strategy is DataParallel.FSDP
+        else ()
     ),
 }
 
 _TRAINER: Mapping[Axis, _Writer] = {
-    Axis.CHECKPOINTING: lambda _: [("gradient_checkpointing", True)],
+    Axis.CHECKPOINTING: lambda job: _whole_layers(job, "gradient_checkpointing"),
     Axis.MICRO_BATCH: lambda job: [("per_device_train_batch_size", job.micro_batch)],
     Axis.LOSS: lambda _: [("use_liger_kernel", True)],
     Axis.OPTIMIZER_LOOP: lambda _: [("optim", "adamw_torch_fused")],
@@ -251,7 +258,7 @@ _TRAINER: Mapping[Axis, _Writer] = {
 }
 
 _AXOLOTL: Mapping[Axis, _Writer] = {
-    Axis.CHECKPOINTING: lambda _: [("gradient_checkpointing", True)],
+    Axis.CHECKPOINTING: lambda job: _whole_layers(job, "gradient_checkpointing"),
     Axis.MICRO_BATCH: lambda job: [("micro_batch_size", job.micro_batch)],
     Axis.LOSS: lambda _: [("liger_fused_linear_cross_entropy", True)],
     Axis.ATTENTION: lambda _: [("flash_attention", True)],
@@ -264,7 +271,7 @@ _AXOLOTL: Mapping[Axis, _Writer] = {
 }
 
 _LLAMA_FACTORY: Mapping[Axis, _Writer] = {
-    Axis.CHECKPOINTING: lambda _: [("disable_gradient_checkpointing", False)],
+    Axis.CHECKPOINTING: lambda job: _whole_layers(job, "disable_gradient_checkpointing", value=False),
     Axis.MICRO_BATCH: lambda job: [("per_device_train_batch_size", job.micro_batch)],
     Axis.LOSS: lambda _: [("enable_liger_kernel", True)],
     Axis.ATTENTION: lambda _: [("flash_attn", "fa2")],
