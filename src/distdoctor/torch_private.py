@@ -25,12 +25,21 @@ def nccl_premul_sum(factor: float) -> object | None:
     return made
 
 
-def flash_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    """CUDA's causal flash attention over (batch, heads, sequence, size), as an op that has shapes and a gradient on
-    every device: `aten._scaled_dot_product_flash_attention`, in torch 2.1 to 2.13."""
+def flash_attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    dropout: float = 0.0,
+    is_causal: bool = True,
+    scale: float | None = None,
+) -> torch.Tensor:
+    """CUDA's flash attention over (batch, heads, sequence, size), as an op that has shapes and a gradient on every
+    device: `aten._scaled_dot_product_flash_attention`, in torch 2.1 to 2.13."""
     import torch
 
-    out: torch.Tensor = torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, 0.0, True, False)[0]
+    op = torch.ops.aten._scaled_dot_product_flash_attention
+    out: torch.Tensor = op(q, k, v, dropout, is_causal, False, scale=scale)[0]
     return out
 
 
@@ -247,15 +256,138 @@ def all_to_all_rows(
     return out
 
 
-def attention_of_any_value_size(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    """CUDA's causal memory-efficient attention over (batch, heads, sequence, size), which takes values of another size
-    than keys; flash attention does not. `aten._scaled_dot_product_efficient_attention` has shapes and a gradient on
-    every device in torch 2.1 to 2.13."""
+def attention_of_any_value_size(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    bias: torch.Tensor | None = None,
+    dropout: float = 0.0,
+    is_causal: bool = True,
+    scale: float | None = None,
+) -> torch.Tensor:
+    """CUDA's memory-efficient attention over (batch, heads, sequence, size), which takes values of another size than
+    keys, and a bias (batch, heads, sequence, sequence); flash attention does not.
+    `aten._scaled_dot_product_efficient_attention` has shapes and a gradient on every device in torch 2.1 to 2.13."""
     import torch
 
     op = torch.ops.aten._scaled_dot_product_efficient_attention
-    out: torch.Tensor = op(q, k, v, None, True, 0.0, True)[0]
+    out: torch.Tensor = op(q, k, v, bias, True, dropout, is_causal, scale=scale)[0]
     return out
+
+
+def unfused_attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    bias: torch.Tensor | None = None,
+    dropout: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> torch.Tensor:
+    """What `scaled_dot_product_attention` does on CUDA where no fused kernel takes the tensors: scores in memory.
+    `aten._scaled_dot_product_attention_math`, in torch 2.0 to 2.13; `enable_gqa` since 2.5."""
+    import torch
+
+    more = {"enable_gqa": True} if enable_gqa else {}
+    op = torch.ops.aten._scaled_dot_product_attention_math
+    out: torch.Tensor = op(q, k, v, bias, dropout, is_causal, scale=scale, **more)[0]
+    return out
+
+
+# Ops that autocast runs in fp32 on CUDA (aten/src/ATen/autocast_mode.h, AT_FORALL_FP32); many are not in the CPU's list.
+_FP32_ON_CUDA = (
+    *(
+        "acos",
+        "asin",
+        "cosh",
+        "erfinv",
+        "exp",
+        "expm1",
+        "log",
+        "log10",
+        "log2",
+        "log1p",
+        "reciprocal",
+        "rsqrt",
+    ),
+    *("sinh", "tan", "pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar", "softplus", "layer_norm"),
+    *(
+        "group_norm",
+        "nuclear_norm",
+        "cosine_similarity",
+        "poisson_nll_loss",
+        "cosine_embedding_loss",
+        "nll_loss",
+    ),
+    *("nll_loss2d", "hinge_embedding_loss", "kl_div", "l1_loss", "smooth_l1_loss", "huber_loss", "mse_loss"),
+    *("margin_ranking_loss", "multilabel_margin_loss", "soft_margin_loss", "triplet_margin_loss"),
+    *(
+        "multi_margin_loss",
+        "binary_cross_entropy_with_logits",
+        "dist",
+        "pdist",
+        "cdist",
+        "renorm",
+        "logsumexp",
+    ),
+)
+# AT_FORALL_FP32_SET_OPT_DTYPE: these are given fp32 as the type of their result.
+_FP32_RESULT_ON_CUDA = (
+    *(
+        "prod",
+        "prod.dim_int",
+        "softmax.int",
+        "log_softmax.int",
+        "cumprod",
+        "cumsum",
+        "sum",
+        "sum.dim_IntList",
+    ),
+    "linalg_vector_norm",
+)
+
+
+@contextlib.contextmanager
+def autocast_as_on_cuda() -> Iterator[None]:
+    """Let `torch.autocast("cpu")` widen what `torch.autocast("cuda")` widens: logits become fp32 in a loss, which decides
+    memory. Kernels for the key AutocastCPU can be given from Python in torch 2.0 to 2.13; what cannot be is left out."""
+    import torch
+
+    def widening(op: Any, *, result: bool) -> Callable[..., Any]:
+        def widened(*args: Any, **kwargs: Any) -> Any:
+            with torch.autocast("cpu", enabled=False):
+                if result:
+                    return op(*args, **{**kwargs, "dtype": kwargs.get("dtype") or torch.float32})
+                return op(*(_as_float(each) for each in args), **kwargs)
+
+        return widened
+
+    def _as_float(value: Any) -> Any:
+        is_short = isinstance(value, torch.Tensor) and value.dtype in (torch.float16, torch.bfloat16)
+        return value.float() if is_short else value
+
+    library = torch.library.Library("aten", "IMPL")  # it is destroyed below
+    try:
+        for name in (*_FP32_ON_CUDA, *_FP32_RESULT_ON_CUDA):
+            base, _, overload = name.partition(".")
+            with contextlib.suppress(AttributeError, RuntimeError):
+                op = getattr(getattr(torch.ops.aten, base), overload or "default")
+                library.impl(name, widening(op, result=name in _FP32_RESULT_ON_CUDA), "AutocastCPU")
+        yield
+    finally:
+        library._destroy()
+
+
+@contextlib.contextmanager
+def outside_modes() -> Iterator[None]:
+    """Ops run as if no dispatch mode was entered: for real. `_disable_current_modes`, in torch 2.0 to 2.13."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    with _disable_current_modes():
+        yield
 
 
 def set_gradient_divisor(module: Any, divisor: float) -> None:

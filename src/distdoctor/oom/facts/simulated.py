@@ -110,6 +110,23 @@ class RoleSimulation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ModelStates:
+    """Parameters of a user's own module, counted, and what goes with them, by formula. No activations: a floor, never
+    the need."""
+
+    num_params: int
+    num_trainable: int
+    by_category: dict[Category, int]
+    """Bytes on one rank."""
+    how: str
+
+    @property
+    def num_bytes(self) -> int:
+        """All categories."""
+        return sum(self.by_category.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationFailure:
     """Why a kind of rank could not be simulated, in one line; with the op where one was at fault."""
 
@@ -118,6 +135,10 @@ class SimulationFailure:
     reason: str
     op: str | None = None
     module: str | None = None
+    advice: str = ""
+    """What would let it run, in one sentence; empty where nothing more is known."""
+    states: ModelStates | None = None
+    """Model states only, where a user's own module could be built and not run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,8 +23,12 @@ def apply(model: nn.Module, job: Job) -> None:
     for number, (name, block) in enumerate(list(layers.items())):
         if count is not None and number >= count:
             break
-        selective = job.checkpointing is Checkpointing.SELECTIVE
-        layers[name] = checkpoint_wrapper(block, _contexts if selective else None)
+        layers[name] = checkpointed(block, job.checkpointing)
+
+
+def checkpointed(block: nn.Module, kind: Checkpointing) -> nn.Module:
+    """A module that keeps less of `block` for the backward pass, and computes it again there."""
+    return checkpoint_wrapper(block, _contexts if kind is Checkpointing.SELECTIVE else None)
 
 
 def _contexts() -> Any:

@@ -53,10 +53,7 @@ def shard_model(model: Transformer, world: World) -> None:
     """Shard `model` in place, as TorchTitan groups it: layers one by one, then embedding, then norm and output
     together (not resharded after forward, for backward needs them at once), then what is left."""
     job = world.job
-    names = ("dp_replicate", "dp_shard_cp") if job.mesh.dp_replicate > 1 else ("dp_shard_cp",)
-    arguments: dict[str, Any] = {"mesh": _mesh(world, names), "offload_policy": _offload(job.offload_params)}
-    if job.precision is Precision.MIXED:
-        arguments["mp_policy"] = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    arguments = sharding_arguments(world)
     reshards = job.reshard_after_forward
     for block in model.layers.values():
         for experts in experts_of(block):
@@ -76,6 +73,16 @@ def shard_model(model: Transformer, world: World) -> None:
         elif model.norm is not None and model.output is not None:
             fully_shard([model.norm, model.output], reshard_after_forward=False, **arguments)
     fully_shard(model, reshard_after_forward=reshards, **arguments)
+
+
+def sharding_arguments(world: World) -> dict[str, Any]:
+    """The mesh and the policies that every call of `fully_shard` of this job is given."""
+    job = world.job
+    names = ("dp_replicate", "dp_shard_cp") if job.mesh.dp_replicate > 1 else ("dp_shard_cp",)
+    arguments: dict[str, Any] = {"mesh": _mesh(world, names), "offload_policy": _offload(job.offload_params)}
+    if job.precision is Precision.MIXED:
+        arguments["mp_policy"] = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    return arguments
 
 
 def _shard_experts(experts: GroupedExperts, job: Job, arguments: dict[str, Any]) -> None:
