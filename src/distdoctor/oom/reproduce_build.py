@@ -77,6 +77,8 @@ def _verdict(report: Report, facts: ReproduceFacts) -> Verdict:
     """Findings speak first; else how many ran, and which took most."""
     serious = any(each.ignored is None and each.severity is not Severity.INFO for each in report.findings)
     ran = [each for each in facts.combinations if each.outcome is Outcome.DONE]
+    if report.verdict.status is Status.UNKNOWN and not report.subject.missing_ranks:
+        return _unknown(report.verdict, facts)
     if serious or not ran or report.verdict.status is not Status.OK:
         return report.verdict
     most = max(ran, key=lambda each: each.worst.peak.num_bytes if each.worst and each.worst.peak else 0)
@@ -96,6 +98,25 @@ def _verdict(report: Report, facts: ReproduceFacts) -> Verdict:
     )
     summary = f"{about(facts)}, {facts.steps} steps. Measured with real tensors and collectives.{limit}"
     return replace(report.verdict, title=title[:MAX_TITLE], summary=summary)
+
+
+def _unknown(verdict: Verdict, facts: ReproduceFacts) -> Verdict:
+    """What kept the question from being answered."""
+    stopped = facts.stopped
+    if stopped is not None:
+        who = "somebody ended the run" if stopped.by_user else "the run was ended"
+        where = f" in {stopped.phase}" if stopped.phase else ""
+        return replace(
+            verdict, title=f"cannot tell: {who} early", summary=f"It was ended{where}: {stopped.reason}."
+        )
+    for each in facts.combinations:
+        why = each.not_begun or next(
+            (part.error for part in each.parts if part.outcome is Outcome.CANNOT_RUN), ""
+        )
+        if why:
+            title = f"cannot tell: {each.name}: {why}"[:MAX_TITLE]
+            return replace(verdict, title=title, summary=f"{about(facts)}. {each.name}: {why}.")
+    return verdict
 
 
 def _culprits(facts: ReproduceFacts, findings: tuple[Finding, ...]) -> tuple[Culprit, ...]:
