@@ -24,6 +24,8 @@ COMMANDS = (
     ("nccl-bench",),
     ("oom",),
     ("oom", "estimate"),
+    ("oom", "simulate"),
+    ("oom", "reproduce"),
     ("oom", "explain"),
     ("oom", "config"),
     ("oom", "fit"),
@@ -45,6 +47,9 @@ def check_index() -> str:
     from distdoctor.oom.checks.config.all import CONFIG_CHECKS
     from distdoctor.oom.checks.estimate.all import ESTIMATE_CHECKS
     from distdoctor.oom.checks.explain.all import EXPLAIN_CHECKS
+    from distdoctor.oom.checks.fit.all import FIT_CHECKS
+    from distdoctor.oom.checks.reproduce.all import REPRODUCE_CHECKS
+    from distdoctor.oom.checks.simulate.all import SIMULATION_CHECKS
     from distdoctor.oom.checks.snapshot.all import SNAPSHOT_CHECKS
     from distdoctor.oom.explain.changes import ID as CHANGED_ID
 
@@ -71,6 +76,9 @@ def check_index() -> str:
     lines += [f"| [{each.id}]({each.id}.md) | {each.title} |" for each in BENCH_CHECKS]
     for title, checks in (
         ("estimates", ESTIMATE_CHECKS),
+        ("simulations", SIMULATION_CHECKS),
+        ("reproductions", REPRODUCE_CHECKS),
+        ("searches for what fits", FIT_CHECKS),
         ("launch configurations", CONFIG_CHECKS),
         ("out-of-memory messages", EXPLAIN_CHECKS),
         ("memory snapshots", SNAPSHOT_CHECKS),
