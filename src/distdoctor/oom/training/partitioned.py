@@ -89,15 +89,16 @@ class Zero1(DataParallelism):
 
     @contextlib.contextmanager
     def micro_batch(self, *, is_last: bool) -> Iterator[None]:
-        """Reduce what is left in the bucket once the backward pass is through."""
+        """Reduce what a backward pass has left that did not go through `backward`: a pipeline's."""
         self._is_last = is_last
         yield
         self._after_backward()
         self._micro_batch = 0 if is_last else self._micro_batch + 1
 
     def backward(self, loss: torch.Tensor) -> None:
-        """The mean over micro-batches."""
+        """The mean over micro-batches; what is left in the bucket is reduced while the caller still holds the logits."""
         (loss / self.world.job.num_micro_batches).backward()
+        self._after_backward()
 
     def gradients(self) -> list[torch.Tensor]:
         """This rank's part, and what is still whole."""

@@ -114,13 +114,13 @@ class Zero3(DataParallelism):
         """Gradients are reduced in every micro-batch."""
         self._is_last = is_last
         yield
-        self._reduce()
-        self._gathering.after_backward()
+        self._after_backward()
         self._micro_batch = 0 if is_last else self._micro_batch + 1
 
     def backward(self, loss: torch.Tensor) -> None:
-        """The mean over micro-batches."""
+        """The mean over micro-batches; what is left in the bucket is reduced while the caller still holds the logits."""
         (loss / self.world.job.num_micro_batches).backward()
+        self._after_backward()
 
     def gradients(self) -> list[torch.Tensor]:
         """This rank's shards."""
@@ -215,6 +215,10 @@ class Zero3(DataParallelism):
             parameter.grad = inside
         self._waiting.append(parameter)
         self._filled += numel
+
+    def _after_backward(self) -> None:
+        self._reduce()
+        self._gathering.after_backward()
 
     def _reduce(self) -> None:
         """Average what waits, and keep this rank's shards of it."""
