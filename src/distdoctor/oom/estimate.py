@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from distdoctor.oom.activations import Activations, activations_of
 from distdoctor.oom.facts.estimate import Amount, Category, Estimate, Moment, MomentBytes, RoleEstimate
@@ -10,7 +11,7 @@ from distdoctor.oom.formulas.outside import allocator_slack, outside_ranges
 from distdoctor.oom.job import Job
 from distdoctor.oom.local import LocalModel, local_models
 from distdoctor.oom.placements import placements_of
-from distdoctor.oom.settings import DataParallel
+from distdoctor.oom.settings import Checkpointing, DataParallel
 from distdoctor.oom.strategies.all import strategy_of
 from distdoctor.oom.strategies.base import States, Strategy
 from distdoctor.oom.strategies.pipeline_parallel import role_words
@@ -80,7 +81,11 @@ def _step(
     accumulates = job.num_micro_batches > 1 and not states.gradients_come_last
     accumulated = states.gradients if accumulates else ()
     begun = accumulated or (() if states.gradients_come_last else _first_gradients(local, states))
-    stepped = kept_later + (states.from_first_step if step == 1 else ()) + states.gradients
+    stepped = kept_later + (states.from_first_step if step == 1 else ())
+    if not states.step_frees_gradients:
+        stepped += states.gradients
+    done = kept_later + states.gradients + states.at_backward
+    in_last_layer = _last_layers_turn(local, job, activations, states)
     by_moment = (
         (
             Moment.LOSS,
@@ -99,15 +104,36 @@ def _step(
             + activations.kept
             + activations.backward,
         ),
-        (Moment.GRADIENTS_DONE, kept_later + states.gradients + states.at_backward + activations.backward),
+        (Moment.GRADIENTS_DONE, done + max(in_last_layer, states.at_gradients_done, key=_total)),
         (Moment.OPTIMIZER_STEP, stepped + states.at_step),
     )
     return [MomentBytes(moment=moment, step=step, amounts=_merged(amounts)) for moment, amounts in by_moment]
 
 
+def _last_layers_turn(
+    local: LocalModel, job: Job, activations: Activations, states: States
+) -> tuple[Amount, ...]:
+    """Activations that are left when the first layer's gradients are computed, the last ones of a backward pass. What
+    comes after the pass must be compared with all that this layer has, kept or computed again: it is the same."""
+    if not states.at_gradients_done:
+        return activations.backward
+    kept_all = activations_of(local, replace(job, checkpointing=Checkpointing.NONE))
+    share = 1 / max(1, len(local.layers))
+    layer = tuple(
+        replace(each, num_bytes=each.num_bytes * share, how=f"{each.how}; one layer")
+        for each in kept_all.kept
+        if each.category is Category.ACTIVATIONS
+    )
+    return kept_all.backward + layer
+
+
+def _total(amounts: Sequence[Amount]) -> float:
+    return sum(each.num_bytes for each in amounts)
+
+
 def _first_gradients(local: LocalModel, states: States) -> tuple[Amount, ...]:
     """Gradients that are there when the last layer's backward runs: those of the output."""
-    total = sum(each.num_bytes for each in states.gradients)
+    total = _total(states.gradients)
     if not total or not local.numel:
         return ()
     num_bytes = total * local.output.numel / local.numel

@@ -142,9 +142,10 @@ def need_of(variant: Variant) -> float:
 
 
 def states_bytes(role: RoleEstimate) -> float:
-    """Parameters, gradients and optimizer states of a rank when all of them are there: at the optimizer step."""
-    last: MomentBytes = role.moments[-1]
-    return sum(last.of(category) for category in STATES)
+    """Parameters, gradients and optimizer states of a rank when all of them are there: at the end of the last backward
+    pass, or at the optimizer step."""
+    last: tuple[MomentBytes, ...] = role.moments[-2:]
+    return max(sum(moment.of(category) for category in STATES) for moment in last)
 
 
 def _roles(facts: EstimateFacts) -> Table:

@@ -142,6 +142,7 @@ class Settings:
     prefetch_bucket_elements: int | None = None
     persistence_threshold_elements: int | None = None
     max_live_elements: int | None = None
+    max_reuse_elements: int | None = None
     overlap_comm: bool | None = None
     meta_init: bool | None = None
     """Sharded before any rank holds the whole model (meta device, zero.Init); False: each rank builds it first."""

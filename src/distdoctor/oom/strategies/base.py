@@ -40,9 +40,13 @@ class States:
     at_initialisation: tuple[Amount, ...] = ()
     at_loss: tuple[Amount, ...] = ()
     at_backward: tuple[Amount, ...] = ()
+    at_gradients_done: tuple[Amount, ...] = ()
+    """At the end of a backward pass, beside `at_backward`."""
     goes_with_backward: tuple[Amount, ...] = ()
     """There when the backward pass begins, freed layer by layer through it."""
     at_step: tuple[Amount, ...] = ()
+    step_frees_gradients: bool = False
+    """`gradients` are gone when the step begins; what it keeps of them is in `at_step`."""
     host_bytes: float = 0.0
     host_how: str = ""
 

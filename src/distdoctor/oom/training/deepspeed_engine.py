@@ -193,6 +193,7 @@ def _zero_config(job: Job) -> dict[str, Any]:
             "stage3_prefetch_bucket_size": said.prefetch_bucket_elements,
             "stage3_param_persistence_threshold": said.persistence_threshold_elements,
             "stage3_max_live_parameters": said.max_live_elements,
+            "stage3_max_reuse_distance": said.max_reuse_elements,
         }
         if job.offload_params is Offload.CPU:
             config["offload_param"] = {"device": "cpu", "pin_memory": torch.cuda.is_available()}

@@ -95,7 +95,7 @@ class Zero3(DataParallelism):
                 persistent=_or(said.persistence_threshold_elements, PERSISTENCE_THRESHOLD),
                 prefetch=_or(said.prefetch_bucket_elements, PREFETCH_BUCKET),
                 live=_or(said.max_live_elements, MAX_LIVE),
-                reuse=MAX_REUSE,
+                reuse=_or(said.max_reuse_elements, MAX_REUSE),
             ),
             observer=self.observer,
             device=self.world.device,

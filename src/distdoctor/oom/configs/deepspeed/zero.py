@@ -111,6 +111,8 @@ _BUFFERS = {
     "param_persistence_threshold": "persistence_threshold_elements",
     "stage3_max_live_parameters": "max_live_elements",
     "max_live_parameters": "max_live_elements",
+    "stage3_max_reuse_distance": "max_reuse_elements",
+    "max_reuse_distance": "max_reuse_elements",
 }
 
 
