@@ -38,10 +38,8 @@ def fit(
     Each with its need, what it costs, and a sentence for the job's owner. Where nothing fits: what is missing, and why.
     """
     from distdoctor.cli.oom_settings import over, settings_of_words
-    from distdoctor.errors import UsageError
     from distdoctor.oom.search.build import fit_report
-    from distdoctor.oom.search.card import cluster_of
-    from distdoctor.oom.search.facts import facts_of_failure, facts_of_job
+    from distdoctor.oom.search.facts import facts_of
     from distdoctor.oom.search.limits import limited_of
     from distdoctor.oom.search.reports import read_reports
 
@@ -51,19 +49,14 @@ def fit(
     settings, cluster, inputs = settings_of_words(words, tuple(config or ()))
     if handed.settings is not None:
         settings = over(settings, handed.settings)
-    cluster = (
-        cluster or handed.cluster or (cluster_of(handed.failure) if handed.failure is not None else None)
+    facts = facts_of(
+        settings,
+        cluster or handed.cluster,
+        failure=handed.failure,
+        limited=limited,
+        configs=_configs(config) if config else (),
+        doubts=_doubts(config, settings) if config else (),
     )
-    if settings.model is None and handed.failure is not None:
-        facts = facts_of_failure(handed.failure, cluster)
-    elif cluster is None:
-        raise UsageError("which GPUs?", hint="give --on 8xh100-80gb, or a size: --on 8x24GiB")
-    else:
-        configs = _configs(config) if config else ()
-        doubts = _doubts(config, settings) if config else ()
-        facts = facts_of_job(
-            settings, cluster, failure=handed.failure, limited=limited, configs=configs, doubts=doubts
-        )
     request = make_request(output, command="oom-fit")
     report = fit_report(request, facts, inputs=(*handed.inputs, *inputs))
     raise typer.Exit(emit(report, prepared))

@@ -24,12 +24,17 @@ TABLE = "oom-settings"
 _GPU = "gpu."
 # Sizes of models end at 10^7, numbers of parameters at 10^15 (oom/models/flags.py); nothing else is larger.
 _MOST = 10**15
-_MOST_LAYERS = 10_000
+_MOST_LAYERS = 1024
 _MAX_WORD = 400
 _MAX_ROWS = 400
 _MAX_ITEMS = 512
 _TOUCHY = frozenset({"num_layers", "num_mtp_layers", "virtual_stages", "pp"})
 """Work grows with these, so they are bounded more tightly."""
+_COUNTED = frozenset(
+    {"num_layers", "hidden_size", "num_heads", "num_kv_heads", "head_size", "vocab_size"}
+    | {"num_experts", "experts_per_token", "expert_ffn_size", "every"}
+)
+"""Of these there is at least one."""
 
 
 def settings_table(settings: Settings, cluster: Cluster | None) -> Table:
@@ -119,7 +124,7 @@ def _value(kind: Any, name: str, value: Scalar, path: str) -> Any:
     if kind is bool and isinstance(value, bool):
         return value
     if kind is int and isinstance(value, int) and not isinstance(value, bool):
-        least = -1 if name == "dp_shard" else 0
+        least = -1 if name == "dp_shard" else 1 if last in _COUNTED else 0
         if least <= value <= (_MOST_LAYERS if last in _TOUCHY else _MOST):
             return value
     if kind is float and isinstance(value, int | float) and _is_usual(value):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 from msgspec.structs import replace
@@ -108,8 +109,8 @@ def _missing(facts: FitFacts) -> tuple[MissingEvidence, ...]:
         MissingEvidence(
             what="the job's settings",
             why="a message tells what was allocated, not the model, the strategy or the batch",
-            how=f"distdoctor oom fit {facts.failure.path} --model NAME --on 8xTYPE (or --config FILE), and what else "
-            "is known: --micro-batch, --seq-len, --mesh",
+            how="distdoctor oom fit --model NAME --on 8xTYPE (or --config FILE), with what else is known (--micro-batch, "
+            f"--seq-len, --mesh), {shlex.quote(facts.failure.path)}",
         ),
     )
 

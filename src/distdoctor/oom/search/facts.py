@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from distdoctor.errors import UsageError
 from distdoctor.oom.catalog.gpus import Cluster
 from distdoctor.oom.estimate import estimate
 from distdoctor.oom.facts.fitting import FitFacts
@@ -9,7 +10,7 @@ from distdoctor.oom.facts.launch import LaunchConfig
 from distdoctor.oom.failed import Failure
 from distdoctor.oom.fit import Fits
 from distdoctor.oom.job import resolve
-from distdoctor.oom.search.card import measured_of, room_of
+from distdoctor.oom.search.card import cluster_of, measured_of, room_of
 from distdoctor.oom.search.confirm import Confirm
 from distdoctor.oom.search.limits import Limit, Limited, find_limit
 from distdoctor.oom.search.proposal import Outcome
@@ -19,9 +20,30 @@ from distdoctor.oom.search.words_for import without_words
 from distdoctor.oom.settings import Settings
 
 
+def facts_of(
+    settings: Settings,
+    cluster: Cluster | None,
+    *,
+    failure: Failure | None = None,
+    limited: Limited | None = None,
+    configs: tuple[LaunchConfig, ...] = (),
+    doubts: tuple[str, ...] = (),
+    confirm: Confirm | None = None,
+) -> FitFacts:
+    """A search where a model is known; else what the failure alone tells. The card is that of `cluster`, or of the
+    failure. Raises UsageError where neither a model nor a failure is known, or no card."""
+    if cluster is None and failure is not None:
+        cluster = cluster_of(failure)
+    if settings.model is None and failure is not None:
+        return FitFacts(cluster=cluster, failure=failure)
+    return facts_of_job(
+        settings, cluster, failure=failure, limited=limited, configs=configs, doubts=doubts, confirm=confirm
+    )
+
+
 def facts_of_job(
     settings: Settings,
-    cluster: Cluster,
+    cluster: Cluster | None,
     *,
     failure: Failure | None = None,
     limited: Limited | None = None,
@@ -31,6 +53,8 @@ def facts_of_job(
 ) -> FitFacts:
     """The search of one job, or the limit that was asked for. Raises UsageError for settings that cannot be."""
     job = resolve(settings)
+    if cluster is None:
+        raise UsageError("which GPUs?", hint="give --on 8xh100-80gb, or a size: --on 8x24GiB")
     now = estimate(job)
     room = room_of(cluster, now, failure)
     if limited is not None:
@@ -52,11 +76,6 @@ def facts_of_job(
         doubts=doubts,
         was_simulated=confirm is not None and bool(outcome.proposals),
     )
-
-
-def facts_of_failure(failure: Failure, cluster: Cluster | None) -> FitFacts:
-    """What a message alone tells."""
-    return FitFacts(cluster=cluster, failure=failure)
 
 
 def _known(limits: list[Limit | None]) -> tuple[Limit, ...]:

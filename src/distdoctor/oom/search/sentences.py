@@ -23,7 +23,9 @@ def sentence(proposal: Proposal, outcome: Outcome, configs: Sequence[LaunchConfi
     who = who_words(proposal)
     head = what_to_do(proposal, configs)
     verdict = "" if fit.answer is Fits.YES else _not_sure(fit.answer)
-    return f"{head}: {who} needs {needs} {instead}{verdict}; {cost_sentence(proposal.costs)}"
+    return (
+        f"{head}: {who} needs {needs} {instead}{verdict}; {cost_sentence(proposal.costs)}{_layers(proposal)}"
+    )
 
 
 def what_to_do(proposal: Proposal, configs: Sequence[LaunchConfig] = ()) -> str:
@@ -34,10 +36,9 @@ def what_to_do(proposal: Proposal, configs: Sequence[LaunchConfig] = ()) -> str:
     parts = [f"in {PurePath(each.path).name} set {_listed(each.settings)}" for each in lines]
     if rest:
         # Several are told in few words: what comes behind them matters more.
-        parts.append(rest[0].text if len(rest) == 1 else short_words(rest))
+        words = rest[0].text if len(rest) == 1 else short_words(rest)
+        parts.append(f"also: {words}" if parts else words)
     text = "; ".join(parts)
-    if proposal.least_layers is not None:
-        text += f" ({proposal.least_layers[0]} of {proposal.least_layers[1]} layers are enough)"
     # `tp=4` stays what it is.
     return text[:1].upper() + text[1:] if text.split(" ")[0].isalpha() else text
 
@@ -59,6 +60,13 @@ def cost_sentence(costs: Costs) -> str:
 def short_words(changes: Sequence[Change]) -> str:
     """`full checkpointing + chunked loss`."""
     return " + ".join(change.short for change in changes)
+
+
+def _layers(proposal: Proposal) -> str:
+    if proposal.least_layers is None:
+        return ""
+    least, all_of_them = proposal.least_layers
+    return f"; checkpointing {least} of {all_of_them} layers is enough"
 
 
 def _listed(settings: Sequence[str]) -> str:

@@ -89,7 +89,7 @@ def micro_batch(job: Job) -> Iterator[Change]:
         yield Change(
             axis=Axis.MICRO_BATCH,
             strength=strength,
-            price=1,
+            price=2,
             text=f"micro-batch {size} instead of {now}, with more accumulation",
             short=f"micro-batch {size}",
             remark="smaller matrix products",
