@@ -381,6 +381,13 @@ def autocast_as_on_cuda() -> Iterator[None]:
         library._destroy()
 
 
+def is_wrapper(tensor: torch.Tensor) -> bool:
+    """A tensor of a class that holds other tensors: a DTensor, a quantised weight. In torch 2.1 to 2.13."""
+    from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+    return bool(is_traceable_wrapper_subclass(tensor))
+
+
 @contextlib.contextmanager
 def outside_modes() -> Iterator[None]:
     """Ops run as if no dispatch mode was entered: for real. `_disable_current_modes`, in torch 2.0 to 2.13."""
@@ -419,6 +426,9 @@ def forget_device_meshes() -> None:
     with contextlib.suppress(ImportError, AttributeError):
         redistribute: Any = importlib.import_module("torch.distributed.tensor._redistribute")
         redistribute._gen_transform_infos.cache_clear()
+    with contextlib.suppress(ImportError, AttributeError):
+        collectives: Any = importlib.import_module("torch.distributed.tensor._collective_utils")
+        collectives.MeshTopoInfo.build_from_mesh.cache_clear()
 
 
 def record_memory_history(max_entries: int = 200_000) -> bool:

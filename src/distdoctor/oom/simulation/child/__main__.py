@@ -8,10 +8,18 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from collections.abc import Callable
 
-from distdoctor.oom.facts.simulated import SelfCheck, SimulationFailure
+from distdoctor.oom.facts.simulated import ModelStates, SelfCheck, SimulationFailure
 from distdoctor.oom.job import resolve
-from distdoctor.oom.simulation.messages import Answer, Question, decode_question, encode_answer
+from distdoctor.oom.simulation.messages import (
+    Answer,
+    OwnModule,
+    Question,
+    decode_question,
+    encode_answer,
+)
+from distdoctor.oom.simulation.roles import Role
 
 _MAX_REASON = 400
 
@@ -20,22 +28,26 @@ def main(argv: list[str]) -> int:
     """Answer; the exit status is always 0, for a failure is an answer."""
     question, descriptor = decode_question(argv[0]), int(argv[1])
     os.dup2(2, 1)
+    # Programs that a user's module starts have no business with it.
+    os.set_inheritable(descriptor, False)
     warnings.filterwarnings("ignore")
-    answer = _answer(question)
     with os.fdopen(descriptor, "wb") as pipe:
-        pipe.write(encode_answer(answer))
+
+        def tell(answer: Answer) -> None:
+            pipe.write(encode_answer(answer))
+            pipe.flush()
+
+        tell(_answer(question, tell))
     return 0
 
 
-def _answer(question: Question) -> Answer:
+def _answer(question: Question, tell: Callable[[Answer], None]) -> Answer:
     if question.role is None:
         return Answer(self_check=_self_check())
     role = question.role
     try:
         if question.own_module is not None:
-            from distdoctor.oom.simulation.child.own_module import simulate_module
-
-            return Answer(role=simulate_module(question.own_module, role))
+            return _of_own_module(question.own_module, role, question.capacities_bytes, tell)
         from distdoctor.oom.simulation.child.simulate import simulate_role
 
         if question.settings is None:
@@ -50,6 +62,21 @@ def _answer(question: Question) -> Answer:
         )
     except Exception as error:  # foreign code runs: torch, and perhaps a user's own
         return Answer(failure=_failure(error, role.words, role.rank))
+
+
+def _of_own_module(
+    module: OwnModule, role: Role, capacities_bytes: tuple[int, ...], tell: Callable[[Answer], None]
+) -> Answer:
+    from distdoctor.oom.simulation.child.own_module import OwnModuleFailed, simulate_module
+
+    def tell_states(states: ModelStates) -> None:
+        tell(Answer(states=states))
+
+    try:
+        found = simulate_module(module, role, capacities_bytes=capacities_bytes, tell=tell_states)
+    except OwnModuleFailed as failed:
+        return Answer(failure=failed.failure)
+    return Answer(role=found)
 
 
 def _self_check() -> SelfCheck:

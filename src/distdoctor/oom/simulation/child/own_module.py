@@ -1,0 +1,219 @@
+"""A user's own module, simulated: imported, built without memory, wrapped as asked, two training steps, the log told."""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from distdoctor.oom.facts.estimate import Category
+from distdoctor.oom.facts.simulated import ModelStates, RoleSimulation, SimulationFailure
+from distdoctor.oom.job import Job
+from distdoctor.oom.memory.log import MemoryLog, Phase
+from distdoctor.oom.settings import DataParallel, Precision
+from distdoctor.oom.simulation.child.fake_world import fake_world
+from distdoctor.oom.simulation.child.own.batch import no_inputs
+from distdoctor.oom.simulation.child.own.blocks import Blocks, blocks_of
+from distdoctor.oom.simulation.child.own.building import Built, build
+from distdoctor.oom.simulation.child.own.code import import_path
+from distdoctor.oom.simulation.child.own.errors import OwnModuleError, explained
+from distdoctor.oom.simulation.child.own.limits import limit_host_memory
+from distdoctor.oom.simulation.child.own.loop import OwnLoop
+from distdoctor.oom.simulation.child.own.stand_ins import like_cuda
+from distdoctor.oom.simulation.child.own.states import model_states
+from distdoctor.oom.simulation.child.own.strategies import checkpoint, data_parallelism
+from distdoctor.oom.simulation.child.own.tensors import (
+    names_of,
+    remake_buffers,
+    remake_parameters,
+    without_buffers,
+)
+from distdoctor.oom.simulation.child.simulate import NUM_STEPS, told
+from distdoctor.oom.simulation.inputs import FunctionName, parse_inputs
+from distdoctor.oom.simulation.messages import OwnModule
+from distdoctor.oom.simulation.own_job import job_of_module
+from distdoctor.oom.simulation.roles import Role
+from distdoctor.oom.tracking.tracker import Tracker
+from distdoctor.oom.training.base import World
+
+# From the second micro-batch of an accumulation on every one finds the same memory in use.
+_ENOUGH_MICRO_BATCHES = 2
+_IN_16_BIT = (Precision.MASTER, Precision.PURE16)
+
+
+class OwnModuleFailed(Exception):  # noqa: N818  # it carries an answer
+    """The module could not be simulated; `failure` is the answer."""
+
+    def __init__(self, failure: SimulationFailure) -> None:
+        super().__init__(failure.reason)
+        self.failure = failure
+
+
+def simulate_module(
+    module: OwnModule,
+    role: Role,
+    *,
+    capacities_bytes: Sequence[int] = (),
+    tell: Callable[[ModelStates], None] = lambda _: None,
+) -> RoleSimulation:
+    """What one rank of this job needs. The user's code is run. Raises OwnModuleFailed, with model states only where the
+    module could be built at all; `tell` hears of them before the module is run, for its code may end the process."""
+    work = _Work(module, role, tell)
+    try:
+        return work.run(capacities_bytes)
+    except OwnModuleError as error:
+        failed = error
+    except Exception as error:  # torch, around code that it does not know
+        failed = explained(error, "the simulation", work.folder, work.names)
+    raise OwnModuleFailed(
+        SimulationFailure(
+            role=role.words,
+            rank=role.rank,
+            reason=failed.reason,
+            op=failed.op,
+            module=failed.module,
+            advice=failed.advice,
+            states=work.states,
+        )
+    ) from None
+
+
+class _Work:
+    """One simulation, and what is known so far."""
+
+    def __init__(self, module: OwnModule, role: Role, tell: Callable[[ModelStates], None]) -> None:
+        self.began = time.process_time()
+        self.own = module
+        self.role = role
+        self.job = job_of_module(module)
+        self.folder = Path(module.folder).resolve()
+        self.names: dict[int, str] = {}
+        self.notes: list[str] = []
+        self.states: ModelStates | None = None
+        self._tell = tell
+
+    def run(self, capacities_bytes: Sequence[int]) -> RoleSimulation:
+        # Nothing is compiled for tensors that hold nothing.
+        os.environ["TORCHDYNAMO_DISABLE"] = "1"
+        limit_host_memory()
+        used: set[str] = set()
+        with import_path(self.folder, self.own.module), like_cuda(used), fake_world(self.job, 0) as world:
+            log, how = self._in_world(world)
+        notes = [*self.notes, *sorted(used)]
+        return told(log, self.role, how, notes, capacities_bytes=capacities_bytes, began=self.began)
+
+    def _in_world(self, world: World) -> tuple[MemoryLog, str]:
+        name = FunctionName(module=self.own.module, function=self.own.function)
+        built = build(name, self.folder, parse_inputs(self.own.inputs))
+        self.notes += built.notes
+        self.names = names_of(built.module)
+        self._refuse(built.module)
+        self.states = model_states(built.module, self.job)
+        self._tell(self.states)
+        if built.batch is None:
+            raise no_inputs(built.module)
+        gc.collect()
+        with Tracker() as tracker:
+            loop, blocks = self._prepared(built, world, tracker)
+            try:
+                for number in range(1, NUM_STEPS + 1):
+                    loop.step(number, tracker)
+            finally:
+                loop.close()
+            log = tracker.log
+        self._note(built, loop, blocks)
+        return log, f"your module, {built.how}, with inputs {built.batch.words()}"
+
+    def _refuse(self, module: nn.Module) -> None:
+        """Raises OwnModuleError for what no optimizer steps."""
+        parameters = list(module.parameters())
+        if any(nn.parameter.is_lazy(each) for each in parameters):
+            raise OwnModuleError(
+                "its parameters have no shape until forward was called: it has lazy modules",
+                advice="call it once in the function",
+            )
+        if not any(each.requires_grad for each in parameters):
+            raise OwnModuleError(
+                f"{type(module).__name__} has no trainable parameter",
+                advice="simulate has nothing to train here",
+            )
+
+    def _prepared(self, built: Built, world: World, tracker: Tracker) -> tuple[OwnLoop, tuple[Blocks, ...]]:
+        """Wrapped, with storages, labelled, and with its optimizer."""
+        module, job = built.module, self.job
+        tracker.at(Phase.INITIALISATION, step=0)
+        blocks = blocks_of(module)
+        checkpoint(module, blocks, job.checkpointing, self.notes)
+        data = data_parallelism(module, world, blocks)
+        data.observer = tracker
+        sharded_first = job.strategy is DataParallel.FSDP and job.said.meta_init is not False
+        _give_tensors(built, job, on_meta=sharded_first)
+        data.shard()
+        if sharded_first:
+            with without_buffers(module):
+                module.to_empty(device=world.device)
+        tracker.name_modules(module)
+        tracker.label(data.parameters(), Category.PARAMETERS)
+        tracker.label(module.buffers(), Category.PARAMETERS)
+        data.prepare()
+        data.label_states()
+        if built.batch is None:
+            raise no_inputs(module)
+        loop = OwnLoop(
+            data,
+            built.batch,
+            min(job.num_micro_batches, _ENOUGH_MICRO_BATCHES),
+            folder=self.folder,
+            names=self.names,
+        )
+        return loop, blocks
+
+    def _note(self, built: Built, loop: OwnLoop, blocks: tuple[Blocks, ...]) -> None:
+        job, said = self.job, self.own.settings
+        self.notes.append(f"loss: {loop.loss_words}")
+        if job.num_micro_batches > _ENOUGH_MICRO_BATCHES:
+            self.notes.append(
+                f"{_ENOUGH_MICRO_BATCHES} of {job.num_micro_batches} micro-batches: the later ones find what the "
+                "second finds"
+            )
+        if job.strategy is DataParallel.FSDP:
+            units = "; ".join(each.words() for each in blocks)
+            self.notes.append(
+                f"fully_shard on {units}, then on the rest"
+                if units
+                else "fully_shard on the whole module: nothing in it repeats, so that all of it is gathered at once"
+            )
+        if said.precision is None:
+            types = sorted({str(each.dtype).removeprefix("torch.") for each in built.module.parameters()})
+            self.notes.append(
+                f"types as the module has them ({', '.join(types)}); --precision mixed adds autocast"
+            )
+        if said.micro_batch is not None or said.seq_len is not None:
+            self.notes.append("--micro-batch and --seq-len say nothing here: the inputs have their sizes")
+        if any(isinstance(each, nn.RNNBase) for each in built.module.modules()):
+            self.notes.append(
+                "recurrent layers are counted by the CPU's kernels; cuDNN's keep a reserve besides"
+            )
+
+
+def _give_tensors(built: Built, job: Job, *, on_meta: bool) -> None:
+    """Parameters and buffers as the strategy wants them: on the meta device, or fake ones on the device."""
+    short = job.precision in _IN_16_BIT
+
+    def kind(tensor: torch.Tensor) -> torch.dtype:
+        return torch.bfloat16 if short and tensor.dtype.is_floating_point else tensor.dtype
+
+    def made(tensor: torch.Tensor, device: str) -> torch.Tensor:
+        return torch.empty_like(tensor, dtype=kind(tensor), device=device)
+
+    if on_meta:
+        remake_parameters(built.module, lambda each: made(each, "meta"))
+    elif short or not built.is_fake:
+        remake_parameters(built.module, lambda each: made(each, "cpu"))
+    if short or not built.is_fake:
+        remake_buffers(built.module, lambda each: made(each, "cpu"))
