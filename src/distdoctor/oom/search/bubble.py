@@ -9,7 +9,7 @@ from distdoctor.oom.settings import Schedule
 def bubble_share(job: Job) -> float:
     """(p-1) / (m v + p-1) of the step's time: p stages, m micro-batches, v virtual stages (arXiv 2104.04473, section
     2.2, where it is given over the ideal time). ZB-H1 leaves a third of 1F1B's bubble when forward, backward and weight
-    gradients take equally long (arXiv 2401.10241, table 2), ZB-V none with
+    gradients take equally long (arXiv 2401.10241), ZB-V none with
     2 p micro-batches or more; with fewer the one of 1F1B is given, which bounds it."""
     stages = job.mesh.pp
     if stages == 1:

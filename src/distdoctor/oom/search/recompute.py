@@ -15,7 +15,7 @@ HALF = 0.5
 
 def recompute_share(job: Job) -> float:
     """Extra computation over a step without checkpointing: 1/3 where every layer's forward pass runs again
-    (arXiv 2205.05198 measured 30 to 40 %, and some 4 % for selective recomputation of attention)."""
+    (arXiv 2205.05198 measured 30 to 40 %, and a few percent for selective recomputation of attention)."""
     shape = job.shape
     if shape is None or job.checkpointing is Checkpointing.NONE:
         return 0.0
