@@ -40,6 +40,8 @@ class Replicated(DataParallelism):
             bucket_cap_mb=said.bucket_cap_mib or _BUCKET_MIB,
             gradient_as_bucket_view=bool(said.gradient_as_bucket_view),
             init_sync=world.communicates,
+            # Under context parallelism each rank has the rotary tables of its own tokens.
+            broadcast_buffers=world.job.mesh.cp == 1,
         )
         if not world.communicates:
             wrapped.register_comm_hook(None, _nothing_to_wait_for)

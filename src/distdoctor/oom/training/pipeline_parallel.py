@@ -14,7 +14,7 @@ from distdoctor.oom.facts.estimate import Category
 from distdoctor.oom.formulas.pipeline import rank_of_stage
 from distdoctor.oom.job import Job
 from distdoctor.oom.memory.log import Phase
-from distdoctor.oom.settings import DataParallel, Schedule
+from distdoctor.oom.settings import Checkpointing, DataParallel, Schedule
 from distdoctor.oom.training.base import CannotRunError, NoObserver, Observer, Program, World
 from distdoctor.oom.training.context_parallel import around_step, local_seq_len
 from distdoctor.oom.training.data_parallel import DataParallelism
@@ -43,7 +43,13 @@ def why_not(job: Job) -> str | None:
         return None
     if job.strategy not in _KNOWN_TO_STAGES:
         return f"torch's pipeline stages do not know {job.strategy.value}; with pp it is estimated only"
-    if job.schedule in _SPLIT_BACKWARD and job.strategy in _HOOKED and job.mesh.dp * job.mesh.cp > 1:
+    if job.schedule not in _SPLIT_BACKWARD:
+        return None
+    if job.checkpointing is Checkpointing.SELECTIVE:
+        return (
+            "torch's selective checkpointing allows one backward pass, zero-bubble schedules make two of it"
+        )
+    if job.strategy in _HOOKED and job.mesh.dp * job.mesh.cp > 1:
         # https://github.com/pytorch/pytorch/issues/144530
         return "torch's zero-bubble schedules go around the hooks in which DDP reduces gradients (pytorch#144530)"
     return None

@@ -41,7 +41,7 @@ class Ring:
             local: torch.Tensor = whole.to_local()
             return local
         if q.device.type == "cpu":
-            out: torch.Tensor = _RingOnCPU.apply(q, k, v, self.mesh)  # type: ignore[no-untyped-call]
+            out: torch.Tensor = _RingOnCPU.apply(q, k, v, self.mesh)
             return out
         return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=k.shape[1] != q.shape[1])
 
