@@ -312,6 +312,21 @@ def memory_plan() -> Report:
                         (31.2, 31.2, 4.125, 12.25), (7.828, 7.828, 7.828, None), (0.4, 0.8, 0.5, 0.5), (0.02, 0.02, 0.031, 0.031), (0.5, 0.5, 0.5, 0.5)),
                 limit=79.1, limit_label="NVIDIA H100 80GB HBM3: 79.1 GiB",
             ),
+            Series(
+                name="timeline", title="Allocated over two steps", kind="areas", x_label="allocations and frees, in their order", y_label="GiB",
+                x=(0, 290, 292, 2900, 2910, 2925, 2926, 6000, 9000, 9001, 9800, 9802, 12600, 12620, 12630, 18700, 18701, 19400),
+                names=("parameters", "gradients", "optimizer states", "activations", "logits and loss"),
+                values=(
+                    (0.1, 3.743, 3.743, 3.743, 3.743, 3.743, 3.743, 3.743, 3.743, 3.743, 3.743, 3.743, 3.743, 3.743, 3.743, 3.743, 3.743, 3.743),
+                    (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.9, 3.743, 3.743, 3.743, 0.0, 0.0, 0.0, 0.0, 3.743, 3.743, 0.0),
+                    (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 7.479, 7.479, 7.479, 7.479, 7.479, 7.479, 7.479, 7.479),
+                    (0.0, 0.0, 0.0, 31.31, 31.31, 31.31, 31.31, 14.2, 0.3, 0.0, 0.0, 0.0, 31.31, 31.31, 31.31, 0.2, 0.0, 0.0),
+                    (0.0, 0.0, 0.0, 3.9, 15.7, 19.6, 27.4, 0.0, 0.0, 0.0, 0.0, 0.0, 3.9, 19.6, 27.4, 0.0, 0.0, 0.0),
+                ),
+                limit=79.1, limit_label="NVIDIA H100 80GB HBM3: 79.1 GiB",
+                marks=((0, "initialisation"), (2, "step 1: forward"), (4, "step 1: loss"), (6, "step 1: backward"), (9, "step 1: optimizer step"),
+                       (11, "step 2: forward"), (13, "step 2: loss"), (14, "step 2: backward"), (16, "step 2: optimizer step")),
+            ),
         ),
     )  # fmt: skip
 
@@ -354,6 +369,7 @@ def hostile() -> Report:
             Series(name=evil, title=evil, kind="bars", x_label=evil, y_label=evil, x=(evil, "b"), names=(evil,), values=((1.0, None),), hot=(0,)),
             Series(name=evil, title=evil, kind="lines", x_label=evil, y_label=evil, x=(evil, "b"), names=(evil,), values=((1.0, 2.0),)),
             Series(name=evil, title=evil, kind="stacked", x_label=evil, y_label=evil, x=(evil, "b"), names=(evil,), values=((1.0, 2.0),), limit=1.5, limit_label=evil),
+            Series(name=evil, title=evil, kind="areas", x_label=evil, y_label=evil, x=(1, 2), names=(evil,), values=((1.0, 2.0),), limit=1.5, limit_label=evil, marks=((0, evil), (1, f"{evil}: {evil}"))),
             Series(name=evil, title=evil, kind="heat", x_label=evil, y_label=evil, x=(evil, "b"), names=(evil,), values=((1.0, 2.0),)),
         ),
         inputs=(InputFile(path=evil, kind=evil, read=False, why_not=evil),),

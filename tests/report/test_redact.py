@@ -178,7 +178,10 @@ def test_fields_that_hold_names_are_replaced_whole() -> None:
             Fact(key="net.eth0.ipv4", value="10.0.0.7"),
         ),
         tables=(Table(name="t", title="of athena", columns=(Column(name="node"), Column(name="user")), rows=(("gpu", "bob"), ("athena", "root"))),),
-        series=(Series(name="s", title="s", kind="stacked", x=("athena", "gpu"), values=((1.0, 2.0),), limit=1.5, limit_label="what athena has"),),
+        series=(
+            Series(name="s", title="s", kind="stacked", x=("athena", "gpu"), values=((1.0, 2.0),), limit=1.5, limit_label="what athena has"),
+            Series(name="a", title="a", kind="areas", x=(1, 2), values=((1.0, 2.0),), marks=((0, "on athena"),)),
+        ),
     )  # fmt: skip
     told = encode(redact(report, KEY).report).decode()
     for name in ("athena", "132442", "10.0.0.7", '"bob"', '"gpu"'):

@@ -290,24 +290,28 @@ class Series(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Something people look at as a picture; every series is also shown as a table.
 
     `kind`: `bars` (one y per label), `lines` (several named ys over x), `heat` (a matrix), `stacked` (bars made of
-    named parts).
+    named parts), `areas` (named parts on top of one another over x, which grows; its table has a row a span).
     """
 
     name: str
     title: str
-    kind: Literal["bars", "lines", "heat", "stacked"]
+    kind: Literal["bars", "lines", "heat", "stacked", "areas"]
     x_label: str = ""
     y_label: str = ""
     x: tuple[Scalar, ...] = ()
     names: tuple[str, ...] = ()
     values: tuple[tuple[float | None, ...], ...] = ()
-    """One tuple per name (lines, bars, stacked: the parts) or per row (heat)."""
+    """One tuple per name (lines, bars; stacked and areas: the parts) or per row (heat)."""
     hot: tuple[int, ...] = ()
     """Indexes into x (bars, stacked) or rows (heat) that are accused."""
     limit: float | None = None
-    """Of stacked: what a bar should not exceed, in the unit of `y_label`; bars beyond it stand out as `hot` ones do."""
+    """Of stacked and areas: what the parts together should not exceed, in the unit of `y_label`; what is beyond it
+    stands out as `hot` ones do."""
     limit_label: str = ""
     """The caption of `limit`, with its number and unit: `H100 80GB: 79.1 GiB`."""
+    marks: tuple[tuple[int, str], ...] = ()
+    """Of areas: where a span begins, as an index into x, and what it is called: `step 1: forward`. What stands before
+    the colon is drawn once over neighbours that share it."""
 
 
 class InputFile(Struct, frozen=True, kw_only=True, omit_defaults=True):

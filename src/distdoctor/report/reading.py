@@ -23,7 +23,8 @@ from distdoctor.report.model import (
     Team,
 )
 from distdoctor.report.names import culprit_name, fold_hosts, scalar_text
-from distdoctor.report.stacks import part_names, stacks, total_text
+from distdoctor.report.spans import areas_note, span_peaks, span_rows
+from distdoctor.report.stacks import limit_note, part_names, stacks, total_text
 from distdoctor.units import fold_ints
 
 _SEVERITY = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
@@ -239,6 +240,8 @@ def series_rows(series: Series) -> tuple[list[str], list[tuple[str, ...]]]:
         return [series.x_label or "bar", "total", *part_names(series)], [
             (stack.label, total_text(stack), *map(scalar_text, stack.parts)) for stack in stacks(series)
         ]
+    if series.kind == "areas":
+        return span_rows(series)
     names = series.names or (series.y_label or "value",) * len(series.values)
     header = [series.x_label or "x", *names]
     rows = [
@@ -254,4 +257,11 @@ def hot_rows(series: Series) -> frozenset[int]:
         return frozenset()
     if series.kind == "stacked":
         return frozenset(index for index, stack in enumerate(stacks(series)) if stack.hot)
+    if series.kind == "areas":
+        return frozenset(index for index, span in enumerate(span_peaks(series)) if span.peak.excess > 0)
     return frozenset(series.hot)
+
+
+def series_note(series: Series) -> str:
+    """What stands beside the table of `series`: the limit, and what is beyond it; empty where there is nothing."""
+    return areas_note(series) if series.kind == "areas" else limit_note(series)

@@ -265,6 +265,7 @@ class _Redactor:
             x=tuple(label(each) if isinstance(each, str) else each for each in series.x),
             names=tuple(label(each) for each in series.names),
             limit_label=self.text(series.limit_label),
+            marks=tuple((index, self.text(words)) for index, words in series.marks),
         )
 
     def _optional(self, text: str | None) -> str | None:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 # Pixels that a character of a label takes, a little more than it does in the usual fonts.
 CHARACTER = 6.4
+# Of what is beyond a limit, which is bold.
+BOLD_CHARACTER = 7.0
 MAX_LABEL = 14
 # What is less is drawn as zero; powers of ten below it are not exact.
 _MIN_STEP = 1e-300

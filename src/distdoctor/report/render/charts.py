@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from distdoctor.report.model import Scalar, Series
 from distdoctor.report.names import scalar_text
+from distdoctor.report.render.areas import areas_chart
 from distdoctor.report.render.axes import CHARACTER, MAX_LABEL, axis, rounded, short, thinned
 from distdoctor.report.render.shapes import WIDTH, Bar, Chart, Curve, Key, Label, Point
 from distdoctor.report.render.stacked import stacked_chart
@@ -33,6 +34,8 @@ def chart_of(series: Series) -> Chart | None:
         return None
     if series.kind == "stacked":
         return stacked_chart(series)
+    if series.kind == "areas":
+        return areas_chart(series)
     if series.kind == "bars":
         return _bars(series) if any(value is not None for value in series.values[0]) else None
     return _lines(series) if series.kind == "lines" else _heat(series)

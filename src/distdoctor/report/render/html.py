@@ -23,6 +23,7 @@ from distdoctor.report.reading import (
     how_sure,
     ignored,
     ranked,
+    series_note,
     series_rows,
     story,
     subject_phrases,
@@ -31,7 +32,6 @@ from distdoctor.report.reading import (
 )
 from distdoctor.report.render.charts import chart_of
 from distdoctor.report.render.tables import fact_place, header_of
-from distdoctor.report.stacks import limit_note
 
 # A page with more of these opens slowly and nobody reads it; the rest is counted, and is in the JSON.
 MAX_FINDINGS = 200
@@ -69,7 +69,7 @@ def render_html(report: Report) -> str:
             first_tables=first_tables(report),
             body_tables=body_tables(report),
             charts=[
-                (series, chart_of(series), *series_rows(series), hot_rows(series), limit_note(series))
+                (series, chart_of(series), *series_rows(series), hot_rows(series), series_note(series))
                 for series in report.series
             ],
             quiet_checks=[

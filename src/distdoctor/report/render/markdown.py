@@ -19,6 +19,7 @@ from distdoctor.report.reading import (
     how_sure,
     ignored,
     ranked,
+    series_note,
     series_rows,
     story,
     subject_phrases,
@@ -26,7 +27,6 @@ from distdoctor.report.reading import (
     verdict_sureness,
 )
 from distdoctor.report.render.tables import fact_place, header_of
-from distdoctor.report.stacks import limit_note
 
 # GitHub takes 65,536 characters in a comment; a ticket adds its own.
 MAX_CHARS = 60_000
@@ -283,7 +283,7 @@ def _series(report: Report, budget: int) -> str:
     for series in report.series:
         header, rows = series_rows(series)
         shown = header[:24]
-        note = limit_note(series)
+        note = series_note(series)
         head = [markdown_text(note), ""] if note else []
         head += ["| " + " | ".join(map(markdown_text, shown)) + " |", "|" + "---|" * len(shown)]
         lines = ["| " + " | ".join(markdown_text(cell) for cell in row[:24]) + " |" for row in rows]

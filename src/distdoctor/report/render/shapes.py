@@ -32,6 +32,8 @@ class Label:
     text: str
     anchor: str = "middle"
     hot: bool = False
+    title: str = ""
+    """The whole of what is cut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +74,16 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Area:
+    """A filled outline, as `x,y x,y …`, with the text that appears over it."""
+
+    part: int
+    """Place in the legend."""
+    outline: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
     """Everything that is drawn, in a box of `width` by `height`."""
 
@@ -91,3 +103,13 @@ class Chart:
     scale: tuple[str, str] | None = None
     """Smallest and largest value of a heat strip."""
     legend: tuple[Key, ...] = ()
+    description: str = ""
+    """What the picture shows, for those who do not see it."""
+    bands: tuple[Bar, ...] = ()
+    """Behind everything else, one after the other from left to right."""
+    areas: tuple[Area, ...] = ()
+    level: float | None = None
+    """Height of the horizontal line of a limit."""
+    peak: Point | None = None
+    is_hot: bool = False
+    """The peak is beyond the limit."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from distdoctor.report.model import Series
 from distdoctor.report.names import scalar_text
-from distdoctor.report.render.axes import CHARACTER, axis, rounded, short, thinned
+from distdoctor.report.render.axes import BOLD_CHARACTER, CHARACTER, axis, rounded, short, thinned
 from distdoctor.report.render.shapes import WIDTH, Bar, Chart, Key, Label, Upright
 from distdoctor.report.stacks import Stack, edges, length, limit_text, part_names, stacks, total_text
 
@@ -14,8 +14,6 @@ from distdoctor.report.stacks import Stack, edges, length, limit_text, part_name
 MAX_STACKS = 40
 # Labels are words: "FSDP2, full checkpointing". Longer ones leave no room for the bars.
 _MAX_LABEL = 36
-# Labels and totals of bars beyond the limit are bold, and wider than other words.
-_BOLD_CHARACTER = 7.0
 _MAX_CAPTION = 80
 
 _STEP, _THICKNESS = 26, 18
@@ -119,7 +117,7 @@ def _bar_labels(
 
 
 def _width(text: str, bar: Stack) -> float:
-    return len(text) * (_BOLD_CHARACTER if bar.hot else CHARACTER)
+    return len(text) * (BOLD_CHARACTER if bar.hot else CHARACTER)
 
 
 def _end_text(bar: Stack) -> str:

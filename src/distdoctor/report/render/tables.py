@@ -9,6 +9,7 @@ from rich.cells import cell_len, set_cell_size
 from distdoctor.report.model import Column, Fact, Report, Series, Table
 from distdoctor.report.names import count_hosts, fact_value, scalar_text
 from distdoctor.report.reading import facts_by_group, facts_differ, series_rows
+from distdoctor.report.render.areas_text import areas_lines
 from distdoctor.report.render.lines import BLANK, Line, Span, plain, wrapped
 from distdoctor.report.render.stacked_text import picture_lines, table_cells
 from distdoctor.report.stacks import stacks
@@ -65,6 +66,8 @@ def series_lines(series: Series, *, indent: str) -> list[Line]:
     """A series as rows; bars are drawn as well."""
     if series.kind == "stacked":
         return _stacked_lines(series, indent)
+    if series.kind == "areas":
+        return areas_lines(series, indent=indent, max_rows=MAX_BARS)
     header, rows = series_rows(series)
     shown = rows[:MAX_BARS]
     right = [False, *[True] * (len(header) - 1)]
