@@ -13,11 +13,12 @@ from distdoctor.oom.job import Job, resolve
 from distdoctor.oom.models.presets import preset
 from distdoctor.oom.search.catalog import changes_of
 from distdoctor.oom.search.change import Axis, changed, global_batch_of, spelled_out
+from distdoctor.oom.search.family_words import BATCH, WRITERS
 from distdoctor.oom.search.room import Room
 from distdoctor.oom.search.search import search
 from distdoctor.oom.search.sentences import what_to_do
 from distdoctor.oom.search.trial import Trials
-from distdoctor.oom.search.words_for import _BATCH, _WRITERS, lines_for, without_words
+from distdoctor.oom.search.words_for import lines_for, without_words
 from distdoctor.oom.settings import (
     Adapter,
     Attention,
@@ -220,7 +221,7 @@ def start_of(family: ConfigFamily, axis: Axis) -> Job:
     )
 
 
-CASES = [(family, axis) for family, writers in _WRITERS.items() for axis in writers]
+CASES = [(family, axis) for family, writers in WRITERS.items() for axis in writers]
 
 
 @pytest.mark.parametrize(("family", "axis"), CASES, ids=lambda each: each.name)
@@ -231,7 +232,7 @@ def test_a_file_with_these_keys_is_read_as_the_changed_job(family: ConfigFamily,
     tried = 0
     for change in options:
         after = changed(start, change, global_batch=global_batch_of(start))
-        keys = _WRITERS[family][axis](after)
+        keys = WRITERS[family][axis](after)
         if not keys:
             continue
         tried += 1
@@ -275,12 +276,12 @@ def read_with(family: ConfigFamily, start: Job, keys: Any) -> LaunchConfig:
     return read_config_text(path, text_of(path, tree))
 
 
-@pytest.mark.parametrize("family", list(_BATCH), ids=lambda each: each.name)
+@pytest.mark.parametrize("family", list(BATCH), ids=lambda each: each.name)
 def test_the_key_that_keeps_the_global_batch_is_read(family: ConfigFamily) -> None:
     start = start_of(family, Axis.MICRO_BATCH)
     change = changes_of(start, Axis.MICRO_BATCH)[-1]
     after = changed(start, change, global_batch=global_batch_of(start))
-    keys = [*_WRITERS[family].get(Axis.MICRO_BATCH, lambda _: [])(after), *_BATCH[family](after)]
+    keys = [*WRITERS[family].get(Axis.MICRO_BATCH, lambda _: [])(after), *BATCH[family](after)]
     if not keys:
         return
     settings = read_with(family, start, keys).settings

@@ -21,6 +21,8 @@ def _run(facts: FitFacts) -> Sequence[CheckOutcome]:
         return [NotApplicable(detail="nothing was searched: the job's settings are not known")]
     if outcome.fits_already:
         return [NotApplicable(detail="it fits as it is")]
+    if outcome.floor is None and not outcome.on_same_gpus:
+        return [NotApplicable(detail="by formula something fits, and simulations refute it")]
     if outcome.floor is None:
         return [Passed(detail=f"{len(outcome.on_same_gpus)} ways to fit without more GPUs")]
     return [_found(facts, outcome, outcome.floor)]

@@ -47,7 +47,7 @@ def _found(facts: FitFacts, outcome: Outcome, *, is_too_large: bool) -> CheckOut
     fit, holding = outcome.start.fit, outcome.holding
     num = len(holding)
     what = "fit" if outcome.start.estimate.is_whole else "fit its states"
-    ways = f"{num} way{'s' if num != 1 else ''} to {what}"
+    ways = "simulation refutes what was tried" if not num else f"{num} way{'s' if num != 1 else ''} to {what}"
     if is_too_large:
         title = f"does not fit {card_words(facts)}, {gib(-fit.headroom_high)} short at least; {ways}"
     else:
