@@ -397,11 +397,14 @@ def outside_modes() -> Iterator[None]:
         yield
 
 
-def set_gradient_divisor(module: Any, divisor: float) -> None:
+def set_gradient_divisor(module: Any, divisor: float, *, adds_only: bool) -> None:
     """By what FSDP2 divides gradients of `module` when it adds them up, where the group is not that of the other
-    parameters: `set_gradient_divide_factor`, before torch 2.9 `set_reduce_scatter_divide_factor`."""
+    parameters: `set_gradient_divide_factor`, before torch 2.9 `set_reduce_scatter_divide_factor`. `adds_only`: the backend
+    cannot divide while it adds, as NCCL does; `set_force_sum_reduction_for_comms` is there in torch 2.13."""
     setter = getattr(module, "set_gradient_divide_factor", None) or module.set_reduce_scatter_divide_factor
     setter(divisor)
+    if adds_only and hasattr(module, "set_force_sum_reduction_for_comms"):
+        module.set_force_sum_reduction_for_comms(True)
 
 
 def ignore_in_ddp(module: nn.Module, names: list[str]) -> None:

@@ -13,7 +13,15 @@ from distdoctor.oom.formulas.pipeline import layers_of_stages
 from distdoctor.oom.job import Job
 from distdoctor.oom.memory.log import Phase
 from distdoctor.oom.settings import DataParallel, Offload, Precision
-from distdoctor.oom.training import checkpointing, context_parallel, pipeline_parallel, tensor_parallel
+from distdoctor.oom.training import (
+    checkpointing,
+    context_parallel,
+    expert_parallel,
+    latent_attention,
+    model,
+    pipeline_parallel,
+    tensor_parallel,
+)
 from distdoctor.oom.training.base import CannotRunError, Observer, Program, World
 from distdoctor.oom.training.data_parallel import DataParallelism
 from distdoctor.oom.training.ddp import Replicated, ZeroRedundancy
@@ -49,7 +57,14 @@ def why_not(job: Job) -> str | None:
         return "offloading to NVMe is DeepSpeed's; it is estimated only"
     if job.said.compiled:
         return "compiled models are estimated only"
-    return pipeline_parallel.why_not(job) or context_parallel.why_not(job)
+    return (
+        model.why_not(job.shape)
+        or latent_attention.why_not(job)
+        or tensor_parallel.why_not(job)
+        or expert_parallel.why_not(job)
+        or pipeline_parallel.why_not(job)
+        or context_parallel.why_not(job)
+    )
 
 
 def build_program(world: World, observer: Observer) -> Program:
@@ -63,20 +78,21 @@ def build_program(world: World, observer: Observer) -> Program:
             models = _stages(world)
         data = _STRATEGIES[job.strategy](models, world)
         data.observer = observer
+        expert_parallel.apply(models, world)
         tp = world.sub_mesh("tp")
-        for model in models:
+        for stage in models:
             if tp is not None:
-                tensor_parallel.apply(model, tp, job)
-            checkpointing.apply(model, job)
+                tensor_parallel.apply(stage, tp, job)
+            checkpointing.apply(stage, job)
         data.shard()
-        for model in models:
-            _materialise(model, world)
-    for number, model in enumerate(models):
-        observer.name_modules(model, first_layer=sum(len(each.layers) for each in models[:number]))
+        for stage in models:
+            _materialise(stage, world)
+    for number, stage in enumerate(models):
+        observer.name_modules(stage, first_layer=sum(len(each.layers) for each in models[:number]))
     observer.label(data.parameters(), Category.PARAMETERS)
-    observer.label((buffer for model in models for buffer in model.buffers()), Category.PARAMETERS)
+    observer.label((buffer for stage in models for buffer in stage.buffers()), Category.PARAMETERS)
     data.prepare()
-    observer.label((tensor for _, tensor in data.states()), Category.OPTIMIZER)
+    data.label_states()
     if job.mesh.pp > 1:
         return pipeline_parallel.PipelineProgram(data, world)
     return TrainingLoop(data, world)
@@ -90,18 +106,21 @@ def _stages(world: World) -> list[Transformer]:
         kernels=world.kernels,
         attention=job.attention,
         expert_imbalance=job.expert_imbalance,
+        balanced_routing=world.is_fake or not world.communicates,
     )
     num_stages = job.mesh.pp * job.virtual_stages
-    chunks = layers_of_stages(job.known_shape.num_layers, num_stages)
+    stages = pipeline_parallel.stages_of_rank(job, world.coordinate("pp"))
+    all_chunks = layers_of_stages(job.known_shape.num_layers, num_stages)
+    chunks = world.chunks or tuple(tuple(all_chunks[stage]) for stage in stages)
     return [
         Transformer(
             job.known_shape,
             options,
-            layers=chunks[stage],
+            layers=layers,
             has_embedding=stage == 0,
             has_output=stage == num_stages - 1,
         )
-        for stage in pipeline_parallel.stages_of_rank(job, world.coordinate("pp"))
+        for stage, layers in zip(stages, chunks, strict=True)
     ]
 
 
@@ -113,6 +132,7 @@ def _materialise(model: Transformer, world: World) -> None:
         if job.strategy is DataParallel.FSDP:
             # FSDP2 hears of it and takes the new parameters for its own.
             model.to_empty(device=device)
+            model.tie()
         else:
             _give_storages(model, device)
     if not world.is_fake:

@@ -10,6 +10,8 @@ products are written straight into slices of the one result.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -31,11 +33,11 @@ class _GroupedLinear(torch.autograd.Function):
         ctx.save_for_backward(rows, weight)
         ctx.sizes, ctx.has_bias = sizes, bias is not None
         out = rows.new_empty(rows.shape[0], weight.shape[1])
-        for experts, span, shape in _runs(sizes):
-            product = out[span].view(*shape, -1)
-            torch.bmm(rows[span].view(*shape, -1), weight[experts].transpose(1, 2), out=product)
+        for run in _runs(sizes):
+            product = run.of(out)
+            torch.bmm(run.of(rows), weight[run.experts].transpose(1, 2), out=product)
             if bias is not None:
-                product.add_(bias[experts].unsqueeze(1))
+                product.add_(bias[run.experts].unsqueeze(1))
         return out
 
     @staticmethod
@@ -46,23 +48,32 @@ class _GroupedLinear(torch.autograd.Function):
         grad = grad.contiguous()
         to_rows, to_weight = torch.empty_like(rows), torch.empty_like(weight)
         to_bias = weight.new_empty(weight.shape[:2]) if ctx.has_bias else None
-        for experts, span, shape in _runs(ctx.sizes):
-            arrived = grad[span].view(*shape, -1)
-            torch.bmm(arrived, weight[experts], out=to_rows[span].view(*shape, -1))
-            torch.bmm(arrived.transpose(1, 2), rows[span].view(*shape, -1), out=to_weight[experts])
+        for run in _runs(ctx.sizes):
+            torch.bmm(run.of(grad), weight[run.experts], out=run.of(to_rows))
+            torch.bmm(run.of(grad).transpose(1, 2), run.of(rows), out=to_weight[run.experts])
             if to_bias is not None:
-                torch.sum(arrived, 1, out=to_bias[experts])
+                torch.sum(run.of(grad), 1, out=to_bias[run.experts])
         return to_rows, to_weight, to_bias, None
 
 
-def _runs(sizes: Sequence[int]) -> Iterator[tuple[slice, slice, tuple[int, int]]]:
-    """Neighbours with the same number of rows, which one batched product can take: their experts, their rows, and
-    (experts, rows of each)."""
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Neighbouring experts with the same number of rows, which one batched product can take."""
+
+    experts: slice
+    start: int
+    count: int
+    rows_each: int
+
+    def of(self, rows: torch.Tensor) -> torch.Tensor:
+        """Their rows as (experts, rows of each, width); an expert may have none."""
+        part = rows[self.start : self.start + self.count * self.rows_each]
+        return part.view(self.count, self.rows_each, rows.shape[1])
+
+
+def _runs(sizes: Sequence[int]) -> Iterator[_Run]:
     first, start = 0, 0
-    while first < len(sizes):
-        last = first
-        while last < len(sizes) and sizes[last] == sizes[first]:
-            last += 1
-        count, each = last - first, sizes[first]
-        yield slice(first, last), slice(start, start + count * each), (count, each)
-        first, start = last, start + count * each
+    for rows_each, experts in groupby(sizes):
+        count = len(list(experts))
+        yield _Run(slice(first, first + count), start, count, rows_each)
+        first, start = first + count, start + count * rows_each
