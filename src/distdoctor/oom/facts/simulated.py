@@ -47,11 +47,13 @@ class Capped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelinePoint:
-    """The fullest moment of one stretch of a step."""
+    """The fullest or the emptiest moment of one stretch of a step."""
 
     step: int
     phase: Phase
     by_category: dict[Category, int]
+    event: int = 0
+    """How many allocations and frees came before."""
 
     @property
     def num_bytes(self) -> int:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from distdoctor.oom.facts.estimate import Category
 from distdoctor.oom.facts.simulated import TimelinePoint
 from distdoctor.oom.fit import gpu_words
+from distdoctor.oom.memory.spans import spans_of
 from distdoctor.oom.simulation.facts import SimulationFacts
 from distdoctor.report.model import Series
 from distdoctor.units import GIB
 
 
 def simulation_series(facts: SimulationFacts) -> tuple[Series, ...]:
-    """Stacked bars over time for the worst rank, and for each kind of rank at its peak."""
+    """Areas over time for the worst rank, and bars for each kind of rank at its peak."""
     worst = facts.simulation.worst
     if worst is None:
         return ()
@@ -26,27 +27,18 @@ def _timeline(facts: SimulationFacts, points: tuple[TimelinePoint, ...], role: s
     return Series(
         name="oom-timeline",
         title=f"Allocated over two steps: {role} (simulated)",
-        kind="stacked",
-        x_label="",
+        kind="areas",
+        x_label="allocations and frees, in their order",
         y_label="GiB",
-        x=tuple(_label(points, number) for number in range(len(points))),
+        x=tuple(point.event for point in points),
         names=tuple(each.value for each in categories),
         values=tuple(
             tuple(round(point.by_category.get(each, 0) / GIB, 3) for point in points) for each in categories
         ),
         limit=facts.cluster.type.total_bytes / GIB if facts.cluster else None,
         limit_label=_limit_words(facts),
+        marks=spans_of([(point.step, point.phase) for point in points]),
     )
-
-
-def _label(points: tuple[TimelinePoint, ...], number: int) -> str:
-    """The phase where it begins, and a number where it goes on."""
-    point = points[number]
-    begins = number
-    while begins and points[begins - 1].phase is point.phase and points[begins - 1].step == point.step:
-        begins -= 1
-    name = f"step {point.step}, {point.phase.value}" if point.step else point.phase.value
-    return name if begins == number else f"{name} +{number - begins}"
 
 
 def _roles(facts: SimulationFacts) -> Series:
