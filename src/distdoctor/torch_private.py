@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import torch
@@ -154,6 +154,42 @@ def fake_tensor_mode() -> Any:
     return FakeTensorMode(allow_non_fake_inputs=True)
 
 
+def is_fake(tensor: torch.Tensor) -> bool:
+    """Whether a tensor has no storage. In torch 2.0 to 2.13."""
+    from torch._subclasses import FakeTensor
+
+    return isinstance(tensor, FakeTensor) or tensor.is_meta
+
+
+def fake_with_values(tensor: torch.Tensor) -> torch.Tensor | None:
+    """A fake tensor of the active fake mode that knows the values of `tensor`, so that code may read them and what
+    follows from them. `FakeTensorConverter.from_real_tensor(make_constant=True)`, in torch 2.0 to 2.13; None where it
+    is absent, or no fake mode is active."""
+    mode: Any = active_fake_mode()
+    convert = getattr(getattr(mode, "fake_tensor_converter", None), "from_real_tensor", None)
+    if convert is None:
+        return None
+    with outside_modes():
+        fake: torch.Tensor = convert(mode, tensor, make_constant=True)
+    return fake
+
+
+@contextlib.contextmanager
+def values_known_up_to(numel: int) -> Iterator[None]:
+    """Fake tensors whose values are known pass them on to results of so many elements; torch's own limit is 1.
+    `fake_tensor.CONSTANT_NUMEL_LIMIT`, in torch 2.0 to 2.13."""
+    from torch._subclasses import fake_tensor
+
+    before = getattr(fake_tensor, "CONSTANT_NUMEL_LIMIT", None)
+    if before is not None:
+        fake_tensor.CONSTANT_NUMEL_LIMIT = numel
+    try:
+        yield
+    finally:
+        if before is not None:
+            fake_tensor.CONSTANT_NUMEL_LIMIT = before
+
+
 @contextlib.contextmanager
 def device_meshes_outside_modes() -> Iterator[None]:
     """Let every DeviceMesh be made outside dispatch modes, for its constructor reads values: FSDP2 on top of tensor
@@ -183,7 +219,25 @@ def context_parallel(mesh: DeviceMesh, **arguments: Any) -> contextlib.AbstractC
     except ImportError:
         return None
     context: contextlib.AbstractContextManager[None] = cut(mesh, **arguments)
-    return context
+    return _attention_restored(context)
+
+
+@contextlib.contextmanager
+def _attention_restored(context: contextlib.AbstractContextManager[None]) -> Iterator[None]:
+    """torch's `context_parallel` leaves its own attention behind when the program inside raises."""
+    import torch.nn.functional as functions
+    from torch.distributed.tensor import DTensor
+
+    attention = functions.scaled_dot_product_attention
+    dispatcher: Any = getattr(DTensor, "_op_dispatcher", None)
+    handlers = getattr(dispatcher, "_custom_op_handlers", None)
+    try:
+        with context:
+            yield
+    finally:
+        functions.scaled_dot_product_attention = attention
+        if handlers is not None:
+            dispatcher._custom_op_handlers = handlers
 
 
 def ring_attention_templates() -> tuple[Callable[..., Any], Callable[..., Any]] | None:
@@ -381,6 +435,66 @@ def autocast_as_on_cuda() -> Iterator[None]:
         library._destroy()
 
 
+@contextlib.contextmanager
+def modules_convert_by_replacing() -> Iterator[None]:
+    """Let `Module.to` and its like give a module new parameters. torch swaps fake ones in place, which fails where
+    anybody holds a weak reference. Tied parameters stay one. `Module._apply` is there in torch 0.1 to 2.13; its
+    argument `recurse` since 2.1."""
+    import torch
+    from torch import nn
+
+    original: Any = nn.Module._apply
+    made: dict[int, tuple[Any, Any]] = {}
+    depth = [0]
+
+    def replaced(parameter: Any, function: Any) -> Any:
+        with torch.no_grad():
+            new = function(parameter)
+        if new is parameter:
+            return parameter
+        return nn.Parameter(new.detach(), requires_grad=parameter.requires_grad)
+
+    @functools.wraps(original)
+    def _apply(self: Any, function: Any, recurse: bool = True) -> Any:
+        if any(each is not None and is_wrapper(each) for each in self._parameters.values()):
+            return original(self, function, recurse)
+        depth[0] += 1
+        try:
+            for child in self.children() if recurse else ():
+                child._apply(function)
+            for name, parameter in self._parameters.items():
+                if parameter is not None:
+                    if id(parameter) not in made:
+                        new = replaced(parameter, function)
+                        made[id(parameter)] = made[id(new)] = (parameter, new)
+                    self._parameters[name] = made[id(parameter)][1]
+            for name, buffer in self._buffers.items():
+                if buffer is not None:
+                    self._buffers[name] = function(buffer)
+        finally:
+            depth[0] -= 1
+            if not depth[0]:
+                made.clear()
+        return self
+
+    setattr(nn.Module, "_apply", _apply)  # noqa: B010  # mypy knows better than to let it be assigned
+    try:
+        yield
+    finally:
+        setattr(nn.Module, "_apply", original)  # noqa: B010
+
+
+def device_constructors() -> Iterable[Any]:
+    """The functions of torch that a default device decides for. `torch.utils._device._device_constructors`, in torch 2.0
+    to 2.13; none where it is absent."""
+    try:
+        from torch.utils._device import _device_constructors
+    except ImportError:
+        return ()
+    found: Iterable[Any] = _device_constructors()
+    return found
+
+
 def is_wrapper(tensor: torch.Tensor) -> bool:
     """A tensor of a class that holds other tensors: a DTensor, a quantised weight. In torch 2.1 to 2.13."""
     from torch.utils._python_dispatch import is_traceable_wrapper_subclass
@@ -432,6 +546,10 @@ def forget_device_meshes() -> None:
     with contextlib.suppress(ImportError, AttributeError):
         collectives: Any = importlib.import_module("torch.distributed.tensor._collective_utils")
         collectives.MeshTopoInfo.build_from_mesh.cache_clear()
+    for name in ("_context_parallel._attention", "_attention"):
+        with contextlib.suppress(ImportError, AttributeError):
+            attention: Any = importlib.import_module(f"torch.distributed.tensor.experimental.{name}")
+            attention._replaced_functions.clear()
 
 
 def record_memory_history(max_entries: int = 200_000) -> bool:
@@ -456,9 +574,21 @@ def dump_memory_snapshot(path: str) -> bool:
     return True
 
 
-def cpu_allocations(run: Callable[[], None]) -> list[tuple[int, int]] | None:
-    """(bytes allocated after it, its size) of each allocation on the CPU while `run` ran, in order; sizes of frees are
-    negative. From the profiler's event tree (`experimental_event_tree`), in torch 1.12 to 2.13; None where it is absent."""
+class CpuAllocation(NamedTuple):
+    """One allocation on the CPU, or one that was given back."""
+
+    total: int
+    """Bytes that are allocated after it."""
+    size: int
+    """Its own; negative where it was given back."""
+    inside: str
+    """The op (`aten::mm`) that took these bytes and gave them back before it ended, so that only its kernel ever had
+    them; empty: they outlived the op."""
+
+
+def cpu_allocations(run: Callable[[], None]) -> list[CpuAllocation] | None:
+    """What torch's CPU allocator did while `run` ran, in order. From the profiler's event tree
+    (`experimental_event_tree`), in torch 1.12 to 2.13; None where it is absent."""
     from torch.profiler import ProfilerActivity, profile
 
     try:
@@ -472,13 +602,97 @@ def cpu_allocations(run: Callable[[], None]) -> list[tuple[int, int]] | None:
     if tree is None:
         return None
 
-    found = []
+    events = []
     waiting = list(tree())
     while waiting:
         event = waiting.pop()
         waiting.extend(event.children)
         if event.tag == _EventType.Allocation and "cpu" in str(event.extra_fields.device):
-            found.append(
-                (event.start_time_ns, event.extra_fields.total_allocated, event.extra_fields.alloc_size)
-            )
-    return [(total, size) for _, total, size in sorted(found, key=lambda each: each[0])]
+            events.append(event)
+    events.sort(key=lambda event: event.start_time_ns)
+    inside = _inside_ops(events)
+    return [
+        CpuAllocation(each.extra_fields.total_allocated, each.extra_fields.alloc_size, inside.get(index, ""))
+        for index, each in enumerate(events)
+    ]
+
+
+def _inside_ops(events: Sequence[Any]) -> dict[int, str]:
+    """The op of each event, by index, whose bytes did not outlive it."""
+    alive: dict[int, tuple[int, Any]] = {}
+    found = {}
+    for index, event in enumerate(events):
+        fields = event.extra_fields
+        if fields.alloc_size > 0:
+            alive[fields.ptr] = (index, _dispatched_op(event))
+            continue
+        born, op = alive.pop(fields.ptr, (index, None))
+        if op is not None and event.start_time_ns <= op.end_time_ns:
+            found[born] = found[index] = op.name
+    return found
+
+
+def _dispatched_op(event: Any) -> Any:
+    """The op around an event that a dispatch mode would be told of: the outermost that is not made of others, inside the
+    innermost tensor subclass."""
+    found = None
+    event = event.parent
+    while event is not None and event.name != "PythonSubclass":
+        if "::" in event.name and _is_one_kernel(event.name):
+            found = event
+        event = event.parent
+    return found
+
+
+@functools.cache
+def _is_one_kernel(name: str) -> bool:
+    """Whether an op is told to dispatch modes as it is; a composite one is told as the ops that it is made of."""
+    import torch
+
+    schemas = torch._C._jit_get_schemas_for_operator(name)
+    for each in schemas:
+        overload = f"{name}.{each.overload_name}" if each.overload_name else name
+        # Overloads for lists and numbers are known to TorchScript alone.
+        with contextlib.suppress(RuntimeError):
+            if torch._C._dispatch_has_kernel_for_dispatch_key(overload, "CompositeImplicitAutograd"):
+                return False
+    return bool(schemas)
+
+
+@contextlib.contextmanager
+def own_fsdp_chunk_only() -> Iterator[None]:
+    """Let FSDP2 make a view of this rank's part of each parameter only: it makes one for every rank, which takes a
+    minute among 10,000 ranks, and looks at its own and the first. `_chunk_with_empty` is there in torch 2.5 to 2.13."""
+    import importlib
+
+    try:
+        module: Any = importlib.import_module("torch.distributed.fsdp._fully_shard._fsdp_param")
+    except ImportError:
+        module = None
+    original = getattr(module, "_chunk_with_empty", None)
+    if original is None:
+        yield
+        return
+
+    class Chunks:
+        def __init__(self, tensor: torch.Tensor, num_chunks: int, dim: int) -> None:
+            self._tensor, self._count, self._dim = tensor, num_chunks, dim
+
+        def __len__(self) -> int:
+            return self._count
+
+        def __getitem__(self, index: int) -> torch.Tensor:
+            if not 0 <= index < self._count:
+                raise IndexError(index)
+            size = self._tensor.size(self._dim)
+            each = -(-size // self._count)
+            start = index * each
+            if index and start >= size:
+                return self._tensor.new_empty(0)
+            return self._tensor.narrow(self._dim, start, min(each, size - start))
+
+    module._chunk_with_empty = Chunks
+    try:
+        yield
+    finally:
+        module._chunk_with_empty = original

@@ -17,7 +17,7 @@ from distdoctor.oom.job import Job
 from distdoctor.oom.memory.log import MemoryLog, Phase
 from distdoctor.oom.settings import DataParallel, Precision
 from distdoctor.oom.simulation.child.fake_world import fake_world
-from distdoctor.oom.simulation.child.own.batch import no_inputs
+from distdoctor.oom.simulation.child.own.batch import MAX_KNOWN, no_inputs
 from distdoctor.oom.simulation.child.own.blocks import Blocks, blocks_of
 from distdoctor.oom.simulation.child.own.building import Built, build
 from distdoctor.oom.simulation.child.own.code import import_path
@@ -40,6 +40,7 @@ from distdoctor.oom.simulation.own_job import job_of_module
 from distdoctor.oom.simulation.roles import Role
 from distdoctor.oom.tracking.tracker import Tracker
 from distdoctor.oom.training.base import World
+from distdoctor.torch_private import values_known_up_to
 
 # From the second micro-batch of an accumulation on every one finds the same memory in use.
 _ENOUGH_MICRO_BATCHES = 2
@@ -118,7 +119,7 @@ class _Work:
         if built.batch is None:
             raise no_inputs(built.module)
         gc.collect()
-        with Tracker() as tracker:
+        with values_known_up_to(MAX_KNOWN), Tracker() as tracker:
             loop, blocks = self._prepared(built, world, tracker)
             try:
                 for number in range(1, NUM_STEPS + 1):
@@ -140,7 +141,7 @@ class _Work:
         if not any(each.requires_grad for each in parameters):
             raise OwnModuleError(
                 f"{type(module).__name__} has no trainable parameter",
-                advice="simulate has nothing to train here",
+                advice="let some parameters require gradients",
             )
 
     def _prepared(self, built: Built, world: World, tracker: Tracker) -> tuple[OwnLoop, tuple[Blocks, ...]]:
@@ -181,6 +182,8 @@ class _Work:
                 f"{_ENOUGH_MICRO_BATCHES} of {job.num_micro_batches} micro-batches: the later ones find what the "
                 "second finds"
             )
+        if loop.num_without_gradient:
+            self.notes.append(_unused_words(loop.num_without_gradient, job))
         if job.strategy is DataParallel.FSDP:
             units = "; ".join(each.words() for each in blocks)
             self.notes.append(
@@ -199,6 +202,14 @@ class _Work:
             self.notes.append(
                 "recurrent layers are counted by the CPU's kernels; cuDNN's keep a reserve besides"
             )
+
+
+def _unused_words(count: int, job: Job) -> str:
+    """DDP is the one that minds (torch/nn/parallel/distributed.py, find_unused_parameters)."""
+    words = f"{count} trainable parameter(s) get no gradient"
+    if job.strategy in (DataParallel.DDP, DataParallel.ZERO_REDUNDANCY) and job.mesh.dp > 1:
+        return f"{words}: DDP raises in the second step unless find_unused_parameters=True"
+    return words
 
 
 def _give_tensors(built: Built, job: Job, *, on_meta: bool) -> None:

@@ -67,7 +67,7 @@ _RULES: tuple[tuple[re.Pattern[str], Known], ...] = (
     ),
     (
         re.compile(
-            r"shapes cannot be multiplied|must match the size|size mismatch|Expected tensor for argument|"
+            r"shapes cannot be multiplied|same reduction dim|must match the size|size mismatch|Expected tensor for argument|"
             r"expected (?:m1|scalar type)|Expected .*(?:channels|indices|dtype)|same dtype|normalized_shape|"
             r"invalid for input of size"
         ),
@@ -79,6 +79,10 @@ _RULES: tuple[tuple[re.Pattern[str], Known], ...] = (
             words="it asked for more memory than this host can give",
             advice="make large tensors with torch and inside the function: fake ones take none",
         ),
+    ),
+    (
+        re.compile(r"EOF when reading"),
+        Known(words="it asks for something at the terminal, and there is none", advice="let it ask nothing"),
     ),
     (
         re.compile(r"lazy|UninitializedParameter|uninitialized parameter", re.IGNORECASE),
@@ -93,7 +97,7 @@ _NO_FAKE = re.compile(
 def advice_for(kind: str, text: str, op: str | None) -> Known:
     """`kind`: the exception's class; `text`: its first line; `op`: the one that failed, where one is known."""
     name = (op or "").removesuffix(".default")
-    if "DataDependent" in kind or "_local_scalar_dense" in text or "GuardOnDataDependent" in kind:
+    if "DataDependent" in kind or "_local_scalar_dense" in text or "FakeTensor.__format__" in text:
         return Known(
             words=f"{_VALUE}: {name or 'aten._local_scalar_dense'}",
             advice=f"keep it a tensor, or compute it from shapes; {_REPRODUCE}",
@@ -123,4 +127,5 @@ def advice_for(kind: str, text: str, op: str | None) -> Known:
     for pattern, known in _RULES:
         if pattern.search(text):
             return known
-    return Known(is_of_op=op is not None and kind in ("NotImplementedError", "RuntimeError", "TypeError"))
+    # An op that refuses its arguments would refuse real ones, too.
+    return Known(is_of_op=op is not None and kind == "NotImplementedError")

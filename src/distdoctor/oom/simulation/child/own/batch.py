@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,6 +13,10 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from distdoctor.oom.simulation.child.own.errors import OwnModuleError
 from distdoctor.oom.simulation.inputs import TensorInput
+from distdoctor.torch_private import fake_with_values, is_fake, outside_modes
+
+# Values of larger tensors are not kept: a mask of tokens by tokens is large, and nobody reads it.
+MAX_KNOWN = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +30,13 @@ class Batch:
     def tensors(self) -> list[torch.Tensor]:
         """All tensors in it."""
         return [each for each in tree_leaves((self.args, self.kwargs)) if isinstance(each, torch.Tensor)]
+
+    def with_values(self) -> Batch:
+        """The same; whole numbers and masks have values where they had none: 0, and 1 in masks, for models look whether
+        a mask leaves anything out. Real tensors keep theirs."""
+        args = tree_map(lambda each: _valued(each, ""), self.args)
+        kwargs = {name: tree_map(partial(_valued, name=name), each) for name, each in self.kwargs.items()}
+        return Batch(args=args, kwargs=kwargs)
 
     def fresh(self) -> Batch:
         """The same with new tensors, as a loader gives them for each micro-batch."""
@@ -79,7 +91,26 @@ def no_inputs(module: nn.Module) -> OwnModuleError:
 def _like(value: Any) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
+    if _can_be_known(value) and not is_fake(value):
+        with outside_modes():
+            copy = value.detach().clone()
+        known = fake_with_values(copy)
+        if known is not None:
+            return known
     return torch.empty_like(value.detach(), device="cpu").requires_grad_(value.requires_grad)
+
+
+def _valued(value: Any, name: str) -> Any:
+    if not isinstance(value, torch.Tensor) or not _can_be_known(value) or not is_fake(value):
+        return value
+    make = torch.ones if value.dtype is torch.bool or "mask" in name else torch.zeros
+    with outside_modes():
+        return make(tuple(value.shape), dtype=value.dtype)
+
+
+def _can_be_known(value: torch.Tensor) -> bool:
+    is_whole = not value.dtype.is_floating_point and not value.dtype.is_complex
+    return bool(is_whole and value.numel() <= MAX_KNOWN and value.is_contiguous())
 
 
 def _shape(value: Any) -> str:

@@ -17,7 +17,7 @@ from distdoctor.oom.simulation.child.own.batch import Batch, batch_of_module, ba
 from distdoctor.oom.simulation.child.own.errors import OwnModuleError
 from distdoctor.oom.simulation.child.own.tensors import parameters_on_meta
 from distdoctor.oom.simulation.inputs import FunctionName, Inputs
-from distdoctor.torch_private import outside_modes
+from distdoctor.torch_private import modules_convert_by_replacing, outside_modes
 
 Way = tuple[str, Callable[[], "contextlib.AbstractContextManager[object]"]]
 
@@ -43,16 +43,18 @@ def build(name: FunctionName, folder: Path, inputs: Inputs) -> Built:
         value: Any = function
         how, is_fake = "as the file holds it", False
     else:
-        value, how, is_fake = _call(function, name, folder)
+        with modules_convert_by_replacing():
+            value, how, is_fake = _call(function, name, folder)
+        if not is_fake:
+            notes.append(f"the module could not be built under fake tensors, so it was built {how}")
     module, said = _taken_apart(value, name)
     module = _unwrapped(module, notes)
-    if not is_fake:
-        notes.append(f"the module could not be built under fake tensors, so it was built {how}")
     # What the function gave with the module is overruled by what was said on the command line.
     batch = _batch(inputs, folder) if inputs else batch_of_value(said) if said is not None else None
+    batch = batch or batch_of_module(module)
     return Built(
         module=module.train(),
-        batch=batch or batch_of_module(module),
+        batch=batch.with_values() if batch is not None else None,
         how=how,
         is_fake=is_fake,
         notes=notes,
@@ -68,14 +70,9 @@ def _call(function: Any, name: FunctionName, folder: Path) -> tuple[Any, str, bo
                 return code.call(function, name, folder), how, around is contextlib.nullcontext
         except OwnModuleError as error:
             first = first or error
-            if not _may_work_elsewhere(error):
+            if not error.may_be_of_fake_tensors:
                 break
     raise first if first is not None else OwnModuleError("there is no way to build it")
-
-
-def _may_work_elsewhere(error: OwnModuleError) -> bool:
-    """What a function says about itself is the same on every device."""
-    return not any(words in error.reason for words in ("takes arguments", "is no function", "sys.exit"))
 
 
 @contextlib.contextmanager
@@ -103,11 +100,11 @@ def _batch(inputs: Inputs, folder: Path) -> Batch:
     with outside_modes():
         function = code.load(inputs, folder)
     try:
-        return batch_of_value(code.call(function, inputs, folder))
-    except OwnModuleError:
-        # Shapes may depend on values; those of a real batch are taken.
         with outside_modes():
             return batch_of_value(code.call(function, inputs, folder))
+    except OwnModuleError:
+        # A batch too large for this host may still be a fake one.
+        return batch_of_value(code.call(function, inputs, folder))
 
 
 def _taken_apart(value: Any, name: FunctionName) -> tuple[nn.Module, Any]:

@@ -14,6 +14,16 @@ from distdoctor.oom.simulation.child.own.advice import advice_for
 from distdoctor.oom.training.base import CannotRunError
 
 _MAX_TEXT = 240
+# What no other kind of tensor would change.
+_OF_ANY_TENSORS = (
+    OSError,
+    EOFError,
+    MemoryError,
+    ImportError,
+    RecursionError,
+    KeyboardInterrupt,
+    SyntaxError,
+)
 _OURS = Path(__file__).resolve().parents[4]
 
 
@@ -21,13 +31,21 @@ class OwnModuleError(CannotRunError):
     """The user's module cannot be simulated; the text says why in one line."""
 
     def __init__(
-        self, reason: str, *, advice: str = "", op: str | None = None, module: str | None = None
+        self,
+        reason: str,
+        *,
+        advice: str = "",
+        op: str | None = None,
+        module: str | None = None,
+        may_be_of_fake_tensors: bool = False,
     ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.advice = advice
         self.op = op
         self.module = module
+        self.may_be_of_fake_tensors = may_be_of_fake_tensors
+        """With real tensors it might not be raised."""
 
 
 @contextlib.contextmanager
@@ -40,7 +58,7 @@ def users_code(doing: str, folder: Path, names: Mapping[int, str] | None = None)
         raise
     except SystemExit as error:
         raise OwnModuleError(
-            f"{doing} called sys.exit({_text(error)}){_where(error, folder)}",
+            f"{doing} called sys.exit({_text(error)!r}){_where(error, folder)}",
             advice="let it return instead, and parse no command line in it",
         ) from None
     except BaseException as error:  # foreign code
@@ -53,11 +71,14 @@ def explained(error: BaseException, doing: str, folder: Path, names: Mapping[int
     kind, text = type(error).__name__, _text(error)
     known = advice_for(kind, text, blame.op)
     what = known.words or (f"{kind}: {text}" if text else kind)
+    if blame.op is not None and not known.words:
+        what += f" ({blame.op.removesuffix('.default')})"
     return OwnModuleError(
         f"{doing}: {what}{_where(error, folder)}",
         advice=known.advice,
         op=blame.op if known.is_of_op else None,
         module=_module_of(error, names) or blame.module,
+        may_be_of_fake_tensors=not isinstance(error, _OF_ANY_TENSORS),
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-import torch
 from torch import nn
 
 from distdoctor.oom.facts.estimate import Category
@@ -36,6 +35,8 @@ class OwnLoop(Program):
         self._names = names
         self.loss_words = ""
         """What was taken for the loss."""
+        self.num_without_gradient = 0
+        """Trainable parameters that no gradient reached."""
 
     def step(self, number: int, observer: Observer) -> float | None:
         """One optimizer step. Raises OwnModuleError for whatever the module raises."""
@@ -43,6 +44,7 @@ class OwnLoop(Program):
             with self._data.micro_batch(is_last=micro_batch == self._num_micro_batches - 1):
                 self._micro_batch(number, micro_batch, observer)
             self._data.label_gradients()
+        self.num_without_gradient = _num_without_gradient(self.parameters())
         observer.at(Phase.OPTIMIZER_STEP, step=number)
         with users_code("the optimizer's step", self._folder, self._names):
             self._data.step()
@@ -74,6 +76,5 @@ class OwnLoop(Program):
         self._data.close()
 
 
-def ignored_gradients(parameters: Iterable[nn.Parameter]) -> int:
-    """How many trainable parameters no gradient reached."""
-    return sum(1 for each in parameters if each.requires_grad and not isinstance(each.grad, torch.Tensor))
+def _num_without_gradient(parameters: Iterable[nn.Parameter]) -> int:
+    return sum(1 for each in parameters if each.requires_grad and each.grad is None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 from distdoctor.torch_private import (
     attention_of_any_value_size,
     autocast_as_on_cuda,
+    device_constructors,
     flash_attention,
     unfused_attention,
 )
@@ -44,7 +46,7 @@ def like_cuda(used: set[str]) -> Iterator[None]:
         if function is not None:
             setattr(functional, name, function)
     try:
-        with autocast_as_on_cuda(), CudaIsHere(used):
+        with autocast_as_on_cuda(), _autocast_here(), CudaIsHere(used):
             yield
     finally:
         for name, original in zip(replaced, originals, strict=True):
@@ -63,9 +65,13 @@ class CudaIsHere(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Any: every function of torch."""
         kwargs = kwargs or {}
-        if func is torch.Tensor.cuda:
+        if func in (torch.Tensor.cuda, torch.Tensor.pin_memory):
             self._used.add(_CUDA_WORDS)
             return args[0]
+        if kwargs.get("device") is None and func in _makes_tensors() and _default_device() == "cuda":
+            # `with torch.device("cuda")` speaks after us, to whoever said nothing.
+            self._used.add(_CUDA_WORDS)
+            return func(*args, **{**kwargs, "device": torch.device("cpu")})
         if any(_is_cuda(each) for each in args[1:]) or _is_cuda(kwargs.get("device")):
             self._used.add(_CUDA_WORDS)
             args = (*args[:1], *(_here(each) for each in args[1:]))
@@ -76,6 +82,35 @@ class CudaIsHere(TorchFunctionMode):
 
 
 _CUDA_WORDS = "`cuda` in your code was read as the simulated device"
+
+
+@functools.cache
+def _makes_tensors() -> frozenset[Any]:
+    return frozenset(device_constructors())
+
+
+def _default_device() -> str:
+    return str(torch.get_default_device().type)
+
+
+@contextlib.contextmanager
+def _autocast_here() -> Iterator[None]:
+    """`torch.autocast("cuda")` is one for the device at hand, with the type that it has on CUDA."""
+    original = torch.autocast.__init__
+
+    @functools.wraps(original)
+    def made(
+        self: Any, device_type: str, dtype: torch.dtype | None = None, *args: Any, **kwargs: Any
+    ) -> None:
+        if device_type == "cuda":
+            device_type, dtype = "cpu", dtype or torch.get_autocast_dtype("cuda")
+        original(self, device_type, dtype, *args, **kwargs)
+
+    torch.autocast.__init__ = made
+    try:
+        yield
+    finally:
+        torch.autocast.__init__ = original
 
 
 def _is_cuda(value: object) -> bool:
@@ -177,7 +212,8 @@ def _autocast(tensor: torch.Tensor) -> torch.Tensor:
 def _takes_flash(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None) -> bool:
     sizes = {each.shape[-1] for each in (q, k, v)}
     return (
-        mask is None
+        torch.backends.cuda.flash_sdp_enabled()
+        and mask is None
         and q.dim() == 4
         and all(each.dtype in _SHORT for each in (q, k, v))
         and len(sizes) == 1
@@ -188,7 +224,8 @@ def _takes_flash(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.
 def _takes_efficient(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
     multiple = _EFFICIENT_ALIGNMENT_BYTES // q.element_size()
     return (
-        q.dim() == 4
+        torch.backends.cuda.mem_efficient_sdp_enabled()
+        and q.dim() == 4
         and q.dtype in (*_SHORT, torch.float32)
         and q.shape[1] == k.shape[1]
         and not q.shape[-1] % multiple
