@@ -16,7 +16,12 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from distdoctor.oom.job import Job
 from distdoctor.oom.mesh import Mesh
 from distdoctor.oom.training.base import CannotRunError, Kernels, World
-from distdoctor.torch_private import device_meshes_outside_modes, fake_store, fake_tensor_mode
+from distdoctor.torch_private import (
+    device_meshes_outside_modes,
+    fake_store,
+    fake_tensor_mode,
+    own_fsdp_chunk_only,
+)
 
 DIMENSIONS = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
 
@@ -36,7 +41,7 @@ def fake_world(
         raise CannotRunError(f"torch {torch.__version__} has no fake process group")
     dist.init_process_group("fake", store=store, rank=rank, world_size=job.mesh.num_ranks)
     try:
-        with device_meshes_outside_modes():
+        with device_meshes_outside_modes(), own_fsdp_chunk_only():
             mesh = build_device_mesh(job.mesh, "cpu")
             with fake_tensor_mode() if fake_tensors else contextlib.nullcontext():
                 yield World(

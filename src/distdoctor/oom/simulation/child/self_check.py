@@ -12,7 +12,7 @@ from distdoctor.oom.memory.peaks import peaks_of
 from distdoctor.oom.settings import Checkpointing, OptimizerLoop, Precision, Settings
 from distdoctor.oom.shape import Model, ModelShape
 from distdoctor.oom.simulation.child.fake_world import fake_world
-from distdoctor.oom.simulation.child.real_allocator import allocator_peak
+from distdoctor.oom.simulation.child.real_allocator import AllocatorPeaks, allocator_peaks
 from distdoctor.oom.tracking.tracker import Tracker
 from distdoctor.oom.training.base import Kernels, NoObserver
 from distdoctor.oom.training.build import build_program
@@ -60,6 +60,12 @@ def simulated_peak(job: Job, rank: int = 0) -> int | None:
 
 def measured_peak(job: Job, rank: int = 0) -> int | None:
     """The same program with real tensors, nobody watching but the allocator."""
+    found = measured_peaks(job, rank)
+    return found.num_bytes if found is not None else None
+
+
+def measured_peaks(job: Job, rank: int = 0) -> AllocatorPeaks | None:
+    """The same, and what of it single kernels had for themselves."""
 
     def run() -> None:
         with fake_world(job, rank, fake_tensors=False, kernels=Kernels.NATIVE) as world:
@@ -69,4 +75,4 @@ def measured_peak(job: Job, rank: int = 0) -> int | None:
             program.close()
 
     torch.set_num_threads(1)
-    return allocator_peak(run)
+    return allocator_peaks(run)
