@@ -24,6 +24,7 @@ from distdoctor.torch_private import active_fake_mode, current_stream, local_ten
 
 _COLLECTIVE_OPS = ("c10d.", "_c10d_functional.", "_c10d_functional_autograd.", "fsdp.")
 FREED = "free"
+_ANY_VALUE = 1.0
 
 OP_ATTRIBUTE = "distdoctor_op"
 """(op, module), left on an exception that an op raised."""
@@ -96,6 +97,8 @@ class Tracker(TorchDispatchMode):
         if self._fake_mode is not None and func is torch.ops._c10d_functional.wait_tensor.default:
             # Under fake tensors it would give a new storage; for real it gives back what it waited for.
             return args[0]
+        if self._asks_for_value_in_step(func):
+            return _ANY_VALUE
         try:
             result = self.run(func, args, kwargs or {})
         except Exception as error:
@@ -114,6 +117,15 @@ class Tracker(TorchDispatchMode):
             # The whole gradients that FSDP2 is about to reduce.
             self.label(args[0], Category.GATHERED)
         return result
+
+    def _asks_for_value_in_step(self, func: Any) -> bool:
+        """Whether an optimizer reads a number from a fake tensor, as Adafactor does: it scales by it, and no size depends
+        on it."""
+        return (
+            self._fake_mode is not None
+            and self._where.phase is Phase.OPTIMIZER_STEP
+            and func is torch.ops.aten._local_scalar_dense.default
+        )
 
     def run(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run one op; a limit may refuse it."""
