@@ -16,6 +16,7 @@ from distdoctor.oom.settings import DataParallel, Offload, Precision
 from distdoctor.oom.training import (
     checkpointing,
     context_parallel,
+    ddp,
     expert_parallel,
     latent_attention,
     model,
@@ -61,6 +62,7 @@ def why_not(job: Job) -> str | None:
         model.why_not(job.shape)
         or latent_attention.why_not(job)
         or tensor_parallel.why_not(job)
+        or ddp.why_not(job)
         or expert_parallel.why_not(job)
         or pipeline_parallel.why_not(job)
         or context_parallel.why_not(job)

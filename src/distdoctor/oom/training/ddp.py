@@ -11,6 +11,8 @@ from torch import nn
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
+from distdoctor.oom.job import Job
+from distdoctor.oom.settings import DataParallel
 from distdoctor.oom.training.data_parallel import DataParallelism
 from distdoctor.oom.training.expert_parallel import parameters_elsewhere
 from distdoctor.oom.training.optimizers import optimizer_class
@@ -18,6 +20,15 @@ from distdoctor.torch_private import ignore_in_ddp, keep_buckets_as_built
 
 # torch's own default.
 _BUCKET_MIB = 25
+
+
+def why_not(job: Job) -> str | None:
+    """Why DDP cannot wrap this job's model; None: it can, or is not asked to."""
+    asked = job.strategy in (DataParallel.DDP, DataParallel.ZERO_REDUNDANCY)
+    if asked and job.mesh.tp > 1 and job.mesh.dp * job.mesh.cp > 1:
+        # torch/csrc/distributed/c10d/reducer.cpp copies gradients into buckets of plain tensors; TorchTitan refuses too.
+        return "DDP does not take the DTensors of tensor parallelism; FSDP2 and HSDP do (--strategy fsdp2)"
+    return None
 
 
 class Replicated(DataParallelism):
