@@ -63,6 +63,24 @@ class SmallProgram(Program):
         """Nothing was opened."""
 
 
+# Into the second layer of the model, between two collectives.
+CALLS_BEFORE_FAILING = 9
+
+
+class Failing:
+    """A linear layer of torch that raises after some calls."""
+
+    calls_left = 0
+    real_forward = nn.Linear.forward
+
+    def forward(self: nn.Linear, x: torch.Tensor) -> torch.Tensor:
+        if Failing.calls_left:
+            Failing.calls_left -= 1
+            if not Failing.calls_left:
+                misbehave("raise")
+        return Failing.real_forward(self, x)
+
+
 def misbehave(fault: str) -> None:
     match fault:
         case "greedy":
@@ -102,8 +120,17 @@ def reproduce(
         hit = strategies is None or world.job.strategy.value in strategies
         return SmallProgram(world, observer, fault if hit else "", at_step)
 
-    if argv[0] != "real":
-        build.build_program = small_program
+    real_program = build.build_program
+
+    def failing_program(world: World, observer: Observer) -> Program:
+        kind = "cp" if world.job.mesh.cp > 1 else world.job.strategy.value
+        if fault and kind in (strategies or ()):
+            Failing.calls_left = CALLS_BEFORE_FAILING
+        return real_program(world, observer)
+
+    build.build_program = failing_program if argv[0] == "real" else small_program
+    if argv[0] == "real" and fault:
+        nn.Linear.forward = Failing.forward
     sys.argv = ["distdoctor", "oom", "reproduce", "--model", "tiny", *argv[1:]]
     try:
         return int(main() or 0)

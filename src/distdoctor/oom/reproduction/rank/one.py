@@ -74,8 +74,9 @@ class CombinationRun:
             failed = str(error)[:_MAX_ERROR_CHARACTERS]
             self._teller.change(outcome=Outcome.CANNOT_RUN, error=failed)
         except Exception as error:
-            failed = one_line(error)[:_MAX_ERROR_CHARACTERS]
-            self._tell_failure(error, failed, tracker)
+            cause = cause_of(error)
+            failed = one_line(cause)[:_MAX_ERROR_CHARACTERS]
+            self._tell_failure(cause, failed, tracker)
         else:
             self._teller.change(outcome=Outcome.DONE)
         del tracker
@@ -113,7 +114,7 @@ class CombinationRun:
             job=job,
             rank=self._rank,
             device=self._device,
-            mesh=build_device_mesh(job.mesh, self._device.type),
+            mesh=build_device_mesh(job, self._device.type),
         )
 
     # --- telling ---
@@ -152,7 +153,7 @@ class CombinationRun:
             by_category={category.value: num_bytes for category, num_bytes in most.by_category.items()},
         )
 
-    def _tell_failure(self, error: Exception, words: str, tracker: LimitedTracker) -> None:
+    def _tell_failure(self, error: BaseException, words: str, tracker: LimitedTracker) -> None:
         ran_out = isinstance(error, (OUT_OF_MEMORY, MemoryError)) or _HOST_REFUSED in words
         self._tell_peaks(tracker)
         if not ran_out:
@@ -178,7 +179,7 @@ class CombinationRun:
             ),
         )
 
-    def _who_refused(self, error: Exception) -> str:
+    def _who_refused(self, error: BaseException) -> str:
         if isinstance(error, OverLimitError):
             return device_memory.OWN_COUNT
         if self._device.type != "cuda":
@@ -203,6 +204,13 @@ class CombinationRun:
         return str(path), ""
 
 
+def cause_of(error: BaseException) -> BaseException:
+    """What was raised first: torch's pipelines raise an error of their own from the one that says why."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
 def live_by_category(log: MemoryLog, categories: list[Category]) -> dict[str, int]:
     """Bytes that are live at the end of the log."""
     sizes: dict[int, int] = {}
@@ -214,7 +222,7 @@ def live_by_category(log: MemoryLog, categories: list[Category]) -> dict[str, in
     return {category: num_bytes for category, num_bytes in found.most_common() if num_bytes}
 
 
-def _requested_bytes(error: Exception, words: str) -> int | None:
+def _requested_bytes(error: BaseException, words: str) -> int | None:
     if isinstance(error, OverLimitError):
         return error.requested_bytes
     return requested_bytes(words)

@@ -31,8 +31,8 @@ from distdoctor.torch_private import forget_device_meshes
 _RESERVE_S = 4.0
 
 # A rank that could not go on waits so long for the others, which may have met the same or hear that it left the group,
-# before it gives up for all. Our own choice: Gloo tells within a second.
-_GRACE_S = 5.0
+# before it gives up for all. Our own choice: Gloo tells within a second, on a busy host within some.
+_GRACE_S = 10.0
 _POLL_S = 0.05
 
 _GO, _ENOUGH = "go", "enough"
