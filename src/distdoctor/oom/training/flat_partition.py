@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from distdoctor.oom.settings import Precision
+from distdoctor.oom.settings import DataParallel, Precision
 from distdoctor.oom.training.base import CannotRunError, World
 
 # DeepSpeed starts every partition at a multiple of 4 bytes, for NCCL (`nccl_start_alignment_factor`, in elements).
@@ -141,6 +141,8 @@ def check_can_run(world: World) -> None:
     both = [name for name in ("tp", "ep") if getattr(job.mesh, name) > 1]
     if both:
         raise CannotRunError(f"ZeRO together with {' and '.join(both)} is estimated only")
+    if job.mesh.pp > 1 and job.strategy is not DataParallel.ZERO1:
+        raise CannotRunError("in a pipeline DeepSpeed runs ZeRO-1 only")
 
 
 def data_parallel_group(world: World) -> tuple[Any, int, int]:

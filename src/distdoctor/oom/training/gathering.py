@@ -76,7 +76,6 @@ class Gathering:
         self._queue: deque[tuple[Shard, int]] = deque()
         self._in_flight: dict[Shard, _Flight] = {}
         self._in_backward: list[nn.Module] = []
-        self._without_input_gradient: set[nn.Module] = set()
         self._hooks: list[torch.utils.hooks.RemovableHandle] = []
         for model in models:
             self._hooks.append(model.register_forward_pre_hook(self._begin))
@@ -115,9 +114,7 @@ class Gathering:
     # Turns.
 
     def _hook(self, module: nn.Module) -> None:
-        def before(_module: nn.Module, inputs: tuple[Any, ...]) -> None:
-            if not any(isinstance(each, torch.Tensor) and each.requires_grad for each in inputs):
-                self._without_input_gradient.add(module)
+        def before(*_: object) -> None:
             self._take_turn(module)
 
         def after(*_: object) -> None:
@@ -128,8 +125,7 @@ class Gathering:
             self._take_turn(module)
 
         def after_backward(*_: object) -> None:
-            # Without a gradient of its input a module's hook runs before its own gradients are there.
-            if module in self._in_backward and module not in self._without_input_gradient:
+            if module in self._in_backward:
                 self._in_backward.remove(module)
                 self._leave(module)
 
@@ -137,8 +133,10 @@ class Gathering:
             module.register_forward_pre_hook(before),
             module.register_forward_hook(after),
             module.register_full_backward_pre_hook(before_backward),
-            module.register_full_backward_hook(after_backward),
         ]
+        # Tokens have no gradient; without one, this hook would run before the module's own gradients are there.
+        if not isinstance(module, nn.Embedding | Transformer):
+            self._hooks.append(module.register_full_backward_hook(after_backward))
 
     def _begin(self, *_: object) -> None:
         """A forward pass begins."""

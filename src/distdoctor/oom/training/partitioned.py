@@ -42,7 +42,8 @@ class Zero1(DataParallelism):
         check_can_run(world)
         said = world.job.said
         self._group, self._rank, self._size = data_parallel_group(world)
-        self._overlaps = bool(said.overlap_comm)
+        # DeepSpeed's pipelines reduce when all micro-batches are through.
+        self._overlaps = bool(said.overlap_comm) and world.job.mesh.pp == 1
         self._bucket = ReduceBucket(
             REDUCE_BUCKET if said.reduce_bucket_elements is None else said.reduce_bucket_elements,
             2 if self._overlaps else 1,
