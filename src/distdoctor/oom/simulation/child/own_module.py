@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import torch
@@ -14,7 +15,7 @@ from torch import nn
 from distdoctor.oom.facts.estimate import Category
 from distdoctor.oom.facts.simulated import ModelStates, RoleSimulation, SimulationFailure
 from distdoctor.oom.job import Job
-from distdoctor.oom.memory.log import MemoryLog, Phase
+from distdoctor.oom.memory.log import Phase
 from distdoctor.oom.settings import DataParallel, Precision
 from distdoctor.oom.simulation.child.fake_world import fake_world
 from distdoctor.oom.simulation.child.own.batch import MAX_KNOWN, no_inputs
@@ -39,7 +40,7 @@ from distdoctor.oom.simulation.messages import OwnModule
 from distdoctor.oom.simulation.own_job import job_of_module
 from distdoctor.oom.simulation.roles import Role
 from distdoctor.oom.tracking.tracker import Tracker
-from distdoctor.oom.training.base import World
+from distdoctor.oom.training.base import Observer, World
 from distdoctor.torch_private import values_known_up_to
 
 # From the second micro-batch of an accumulation on every one finds the same memory in use.
@@ -64,9 +65,9 @@ def simulate_module(
 ) -> RoleSimulation:
     """What one rank of this job needs. The user's code is run. Raises OwnModuleFailed, with model states only where the
     module could be built at all; `tell` hears of them before the module is run, for its code may end the process."""
-    work = _Work(module, role, tell)
+    work = OwnWork(module, tell)
     try:
-        return work.run(capacities_bytes)
+        return work.simulate(role, capacities_bytes)
     except OwnModuleError as error:
         failed = error
     except Exception as error:  # torch, around code that it does not know
@@ -84,13 +85,11 @@ def simulate_module(
     ) from None
 
 
-class _Work:
-    """One simulation, and what is known so far."""
+class OwnWork:
+    """One user's module in one job, and what is known of it so far."""
 
-    def __init__(self, module: OwnModule, role: Role, tell: Callable[[ModelStates], None]) -> None:
-        self.began = time.process_time()
+    def __init__(self, module: OwnModule, tell: Callable[[ModelStates], None] = lambda _: None) -> None:
         self.own = module
-        self.role = role
         self.job = job_of_module(module)
         self.folder = Path(module.folder).resolve()
         self.names: dict[int, str] = {}
@@ -98,17 +97,40 @@ class _Work:
         self.states: ModelStates | None = None
         self._tell = tell
 
-    def run(self, capacities_bytes: Sequence[int]) -> RoleSimulation:
+    def simulate(self, role: Role, capacities_bytes: Sequence[int] = ()) -> RoleSimulation:
+        """Two steps under fake tensors, with what CUDA's kernels keep."""
+        began = time.process_time()
         # Nothing is compiled for tensors that hold nothing.
         os.environ["TORCHDYNAMO_DISABLE"] = "1"
         limit_host_memory()
         used: set[str] = set()
-        with import_path(self.folder, self.own.module), like_cuda(used), fake_world(self.job, 0) as world:
-            log, how = self._in_world(world)
-        notes = [*self.notes, *sorted(used)]
-        return told(log, self.role, how, notes, capacities_bytes=capacities_bytes, began=self.began)
+        with like_cuda(used), self.world() as world, values_known_up_to(MAX_KNOWN):
+            built = self.build()
+            gc.collect()
+            with Tracker() as tracker:
+                self.step(built, world, tracker)
+                log = tracker.log
+        words = built.batch.words() if built.batch is not None else "none"
+        return told(
+            log,
+            role,
+            f"your module, {built.how}, with inputs {words}",
+            [*self.notes, *sorted(used)],
+            capacities_bytes=capacities_bytes,
+            began=began,
+        )
 
-    def _in_world(self, world: World) -> tuple[MemoryLog, str]:
+    @contextlib.contextmanager
+    def world(self, *, fake_tensors: bool = True) -> Iterator[World]:
+        """The first rank of the job, where the user's modules can be imported."""
+        with (
+            import_path(self.folder, self.own.module),
+            fake_world(self.job, 0, fake_tensors=fake_tensors) as world,
+        ):
+            yield world
+
+    def build(self) -> Built:
+        """The module as the user's function gives it. Raises OwnModuleError."""
         name = FunctionName(module=self.own.module, function=self.own.function)
         built = build(name, self.folder, parse_inputs(self.own.inputs))
         self.notes += built.notes
@@ -118,17 +140,17 @@ class _Work:
         self._tell(self.states)
         if built.batch is None:
             raise no_inputs(built.module)
-        gc.collect()
-        with values_known_up_to(MAX_KNOWN), Tracker() as tracker:
-            loop, blocks = self._prepared(built, world, tracker)
-            try:
-                for number in range(1, NUM_STEPS + 1):
-                    loop.step(number, tracker)
-            finally:
-                loop.close()
-            log = tracker.log
+        return built
+
+    def step(self, built: Built, world: World, observer: Observer) -> None:
+        """Wrap it as asked, and step it. Raises OwnModuleError, and whatever torch raises around it."""
+        loop, blocks = self._prepared(built, world, observer)
+        try:
+            for number in range(1, NUM_STEPS + 1):
+                loop.step(number, observer)
+        finally:
+            loop.close()
         self._note(built, loop, blocks)
-        return log, f"your module, {built.how}, with inputs {built.batch.words()}"
 
     def _refuse(self, module: nn.Module) -> None:
         """Raises OwnModuleError for what no optimizer steps."""
@@ -144,23 +166,23 @@ class _Work:
                 advice="let some parameters require gradients",
             )
 
-    def _prepared(self, built: Built, world: World, tracker: Tracker) -> tuple[OwnLoop, tuple[Blocks, ...]]:
+    def _prepared(self, built: Built, world: World, observer: Observer) -> tuple[OwnLoop, tuple[Blocks, ...]]:
         """Wrapped, with storages, labelled, and with its optimizer."""
         module, job = built.module, self.job
-        tracker.at(Phase.INITIALISATION, step=0)
+        observer.at(Phase.INITIALISATION, step=0)
         blocks = blocks_of(module)
         checkpoint(module, blocks, job.checkpointing, self.notes)
         data = data_parallelism(module, world, blocks)
-        data.observer = tracker
+        data.observer = observer
         sharded_first = job.strategy is DataParallel.FSDP and job.said.meta_init is not False
         _give_tensors(built, job, on_meta=sharded_first)
         data.shard()
         if sharded_first:
             with without_buffers(module):
                 module.to_empty(device=world.device)
-        tracker.name_modules(module)
-        tracker.label(data.parameters(), Category.PARAMETERS)
-        tracker.label(module.buffers(), Category.PARAMETERS)
+        observer.name_modules(module)
+        observer.label(data.parameters(), Category.PARAMETERS)
+        observer.label(module.buffers(), Category.PARAMETERS)
         data.prepare()
         data.label_states()
         if built.batch is None:

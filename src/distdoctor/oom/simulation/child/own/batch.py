@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from distdoctor.oom.simulation.child.own.errors import OwnModuleError
 from distdoctor.oom.simulation.inputs import TensorInput
-from distdoctor.torch_private import fake_with_values, is_fake, outside_modes
+from distdoctor.torch_private import active_fake_mode, fake_with_values, is_fake, outside_modes
 
 # Values of larger tensors are not kept: a mask of tokens by tokens is large, and nobody reads it.
 MAX_KNOWN = 1 << 20
@@ -91,6 +91,8 @@ def no_inputs(module: nn.Module) -> OwnModuleError:
 def _like(value: Any) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
+    if active_fake_mode() is None:
+        return value.detach().clone().requires_grad_(value.requires_grad)
     if _can_be_known(value) and not is_fake(value):
         with outside_modes():
             copy = value.detach().clone()
