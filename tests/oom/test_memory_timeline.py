@@ -77,6 +77,17 @@ def test_spans_begin_where_their_names_begin() -> None:
     assert moments[begins["step 2: forward"]] == (2, Phase.DATA)
 
 
+def test_a_few_micro_batches_are_numbered() -> None:
+    moments = step(1, *(Phase.FORWARD, Phase.BACKWARD) * 2, Phase.OPTIMIZER_STEP)
+    assert [words for _, words in spans_of(moments)] == [
+        "step 1: forward",
+        "step 1: backward",
+        "step 1: forward 2",
+        "step 1: backward 2",
+        "step 1: optimizer step",
+    ]
+
+
 def test_micro_batches_that_take_turns_are_one_span() -> None:
     turns = (Phase.FORWARD, Phase.LOSS, Phase.BACKWARD) * 16
     moments = [*step(1, *turns, Phase.OPTIMIZER_STEP), *step(2, *turns, Phase.OPTIMIZER_STEP)]

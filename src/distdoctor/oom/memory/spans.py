@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import groupby
 
 from distdoctor.oom.memory.log import Phase
 
 # More names do not fit over a picture. Our own choice.
-MAX_SPANS = 24
+MAX_SPANS = 16
 _PARTS = {Phase.DATA: Phase.FORWARD, Phase.RECOMPUTATION: Phase.BACKWARD}
 _Moment = tuple[int, Phase]
 
@@ -18,14 +19,14 @@ def spans_of(moments: Sequence[_Moment], *, most: int = MAX_SPANS) -> tuple[tupl
 
     Recomputation is inside the backward pass that asks for it, and the batch belongs to the forward pass. Where there are more than `most` spans, because
     micro-batches or an optimizer step inside the backward pass take turns, forward and backward become one, and then
-    everything of a step.
+    everything of a step. What comes again within a step is numbered: `step 1: forward 2`.
     """
     found: tuple[tuple[int, str], ...] = ()
     for words in (_phase_words, _pass_words, _step_words):
         found = _runs(moments, words)
         if len(found) <= most:
             break
-    return found
+    return _numbered(found)
 
 
 def _runs(moments: Sequence[_Moment], words: Callable[[_Moment], str]) -> tuple[tuple[int, str], ...]:
@@ -35,6 +36,15 @@ def _runs(moments: Sequence[_Moment], words: Callable[[_Moment], str]) -> tuple[
         if not runs or runs[-1][1] != words(moment):
             runs.append((first, words(moment)))
     return tuple(runs)
+
+
+def _numbered(runs: Sequence[tuple[int, str]]) -> tuple[tuple[int, str], ...]:
+    counts: Counter[str] = Counter()
+    numbered = []
+    for first, words in runs:
+        counts[words] += 1
+        numbered.append((first, words if counts[words] == 1 else f"{words} {counts[words]}"))
+    return tuple(numbered)
 
 
 def _phase_words(moment: _Moment) -> str:

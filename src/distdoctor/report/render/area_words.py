@@ -13,6 +13,8 @@ _GROUP_Y, _SPAN_Y = 14, 34
 _MIN_LETTERS = 5
 _MAX_CAPTION = 56
 _GAP = 8
+# Between a name and the edges of its band, together.
+_SLACK = 3
 
 
 def span_labels(bands: Sequence[tuple[str, Bar]]) -> Iterator[Label]:
@@ -26,7 +28,7 @@ def span_labels(bands: Sequence[tuple[str, Bar]]) -> Iterator[Label]:
             yield Label(x=rounded(first.x + width / 2), y=_GROUP_Y, text=group)
         for words, band in inside:
             wanted = _split(words)[1] if is_told else words
-            letters = int((band.width - 4) / CHARACTER)
+            letters = int((band.width - _SLACK) / CHARACTER)
             text = wanted if len(wanted) <= letters else short(wanted, letters)
             if letters >= min(_MIN_LETTERS, len(wanted)) and text:
                 title = words if text != wanted else ""
@@ -40,7 +42,7 @@ def _split(words: str) -> tuple[str, str]:
 
 
 def _fits(text: str, width: float) -> bool:
-    return len(text) * CHARACTER + 4 <= width
+    return len(text) * CHARACTER + _SLACK <= width
 
 
 def peak_and_limit(
