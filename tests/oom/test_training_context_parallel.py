@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,20 +17,10 @@ from distdoctor.oom.training.base import CannotRunError
 from distdoctor.oom.training.build import why_not
 from distdoctor.oom.training.context_parallel import RING_TOLERANCES
 from distdoctor.torch_private import ring_attention_templates
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 from forkpool import ForkPool
 
 if ring_attention_templates() is None:
     pytest.skip("this torch has no ring attention", allow_module_level=True)
-
-RANKS = Path(__file__).with_name("training_ranks.py")
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[ForkPool]:
-    with ForkPool(torch=True, scenarios=RANKS) as pool:
-        yield pool
 
 
 def returned(pool: ForkPool, function: str, num_ranks: int, **args: Any) -> list[Any]:
@@ -43,8 +30,10 @@ def returned(pool: ForkPool, function: str, num_ranks: int, **args: Any) -> list
 
 
 @pytest.mark.parametrize("num_ranks", [2, 4])
-def test_outputs_and_gradients_are_those_of_attention_at_once(pool: ForkPool, num_ranks: int) -> None:
-    for error in returned(pool, "ring", num_ranks):
+def test_outputs_and_gradients_are_those_of_attention_at_once(
+    training_pool: ForkPool, num_ranks: int
+) -> None:
+    for error in returned(training_pool, "ring", num_ranks):
         assert 0 < error < RING_TOLERANCES[torch.float32] == 1e-5
 
 
@@ -61,10 +50,10 @@ REAL: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_a_cut_sequence_has_loss_and_gradients_of_the_whole_one(pool: ForkPool, name: str) -> None:
+def test_a_cut_sequence_has_loss_and_gradients_of_the_whole_one(training_pool: ForkPool, name: str) -> None:
     said = {"strategy": "fsdp2", **REAL[name]}
     num_ranks = said["cp"] * said.get("tp", 1) * said.get("pp", 1) * said.get("dp_shard", 1)
-    ranks = returned(pool, "train", num_ranks, **said)
+    ranks = returned(training_pool, "train", num_ranks, **said)
     assert {each for rank in ranks for each in rank["names"]} == set(ranks[0]["expected_names"])
     for rank in ranks:
         assert rank["gradient_error"] < 1e-4
@@ -75,15 +64,15 @@ def test_a_cut_sequence_has_loss_and_gradients_of_the_whole_one(pool: ForkPool, 
 
 
 @pytest.mark.parametrize("said", [{"cp": 2}, {"cp": 4, "checkpointing": "full"}, {"cp": 2, "tp": 2}])
-def test_fake_tensors_need_the_bytes_of_real_ones(pool: ForkPool, said: dict[str, Any]) -> None:
+def test_fake_tensors_need_the_bytes_of_real_ones(training_pool: ForkPool, said: dict[str, Any]) -> None:
     same = {"strategy": "fsdp2", "dp_shard": 1, "of_rank": 1, "like_cuda": False, **said}
-    fake, real = (returned(pool, "track", 1, fake=fake, **same)[0] for fake in (True, False))
+    fake, real = (returned(training_pool, "track", 1, fake=fake, **same)[0] for fake in (True, False))
     assert fake["peak_bytes"] == real["peak_bytes"]
 
 
-def test_the_ring_runs_under_fake_tensors_with_kernels_like_cudas(pool: ForkPool) -> None:
+def test_the_ring_runs_under_fake_tensors_with_kernels_like_cudas(training_pool: ForkPool) -> None:
     same = {"strategy": "none", "of_rank": 0, "fake": True, "like_cuda": True}
-    cut, whole = (returned(pool, "track", 1, cp=cp, **same)[0] for cp in (4, 1))
+    cut, whole = (returned(training_pool, "track", 1, cp=cp, **same)[0] for cp in (4, 1))
     # Keys and values are gathered once in the forward pass of each of 4 layers, and once in the backward pass.
     assert cut["gathers"] == 8
     assert whole["gathers"] == 0
@@ -106,7 +95,7 @@ def test_what_a_ring_cannot_do_is_not_run() -> None:
     assert reason(seq_len=4104) is None
 
 
-def test_a_ring_without_communication_cannot_be_checked(pool: ForkPool) -> None:
-    [outcome] = pool.run("ring_alone", world_size=1, limit_s=60)
+def test_a_ring_without_communication_cannot_be_checked(training_pool: ForkPool) -> None:
+    [outcome] = training_pool.run("ring_alone", world_size=1, limit_s=60)
     assert outcome.ending == "raised"
     assert CannotRunError.__name__ in outcome.value.splitlines()[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from distdoctor.oom.job import Job
 from distdoctor.oom.memory.log import Phase
 from distdoctor.oom.settings import Checkpointing, DataParallel, Schedule
 from distdoctor.oom.training.base import CannotRunError, NoObserver, Observer, Program, World
+from distdoctor.oom.training.chunked_loss import loss_of_hidden
 from distdoctor.oom.training.context_parallel import around_step, local_seq_len
 from distdoctor.oom.training.data_parallel import DataParallelism
 from distdoctor.oom.training.loop import make_tokens
@@ -49,6 +50,8 @@ def why_not(job: Job) -> str | None:
         return (
             "torch's selective checkpointing allows one backward pass, zero-bubble schedules make two of it"
         )
+    if job.fused_loss:
+        return "a loss in chunks gives its gradients once, zero-bubble schedules ask for them twice"
     if job.strategy in _HOOKED and job.mesh.dp * job.mesh.cp > 1:
         # https://github.com/pytorch/pytorch/issues/144530
         return "torch's zero-bubble schedules go around the hooks in which DDP reduces gradients (pytorch#144530)"
@@ -78,6 +81,11 @@ class PipelineProgram(Program):
         ]
         self._has_first = any(stage.is_first for stage in self._stages)
         self._has_last = any(stage.is_last for stage in self._stages)
+        self._loss_of: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] = cross_entropy
+        last = self._data.models[-1]
+        if world.job.fused_loss and last.output is not None:
+            last.keeps_hidden = True
+            self._loss_of = loss_of_hidden(last.output)
         self._schedule = _make_schedule(world.job, self._stages, self._loss)
         if not world.communicates:
             skip_pipeline_vote(self._schedule)
@@ -120,7 +128,7 @@ class PipelineProgram(Program):
     def _loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         self._watch.at(Phase.LOSS, self._watch.micro_batch)
         with self._data.computing():
-            return cross_entropy(logits, labels)
+            return self._loss_of(logits, labels)
 
     def parameters(self) -> Iterable[nn.Parameter]:
         """What the optimizer steps: those of all stages of this rank."""
