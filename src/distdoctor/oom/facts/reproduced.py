@@ -12,6 +12,7 @@ import msgspec
 
 from distdoctor.oom.facts.estimate import Estimate, RoleEstimate
 from distdoctor.oom.job import Job
+from distdoctor.ranks.blame import tells_of_a_peer
 from distdoctor.ranks.lost import Stopped
 from distdoctor.ranks.places import Place
 
@@ -120,12 +121,21 @@ class Reproduced:
         return next((role for role in self.estimate.roles if role.stage == stage), None)
 
     @property
+    def own_failures(self) -> tuple[RankPart, ...]:
+        """Ranks whose program raised an error of their own, not one that tells of a peer that went away."""
+        failed = (part for part in self.parts if part.outcome is Outcome.FAILED)
+        return tuple(part for part in failed if not tells_of_a_peer(part.error))
+
+    @property
     def outcome(self) -> Outcome:
-        """The worst of its ranks: out of memory before failed before unfinished."""
+        """The worst of its ranks: out of memory before failed; a rank that only lost its peers is unfinished."""
         outcomes = {part.outcome for part in self.parts}
-        for each in (Outcome.OUT_OF_MEMORY, Outcome.FAILED, Outcome.CANNOT_RUN):
-            if each in outcomes:
-                return each
+        if Outcome.OUT_OF_MEMORY in outcomes:
+            return Outcome.OUT_OF_MEMORY
+        if self.own_failures:
+            return Outcome.FAILED
+        if Outcome.CANNOT_RUN in outcomes:
+            return Outcome.CANNOT_RUN
         complete = len(self.parts) == self.job.mesh.num_ranks and outcomes == {Outcome.DONE}
         return Outcome.DONE if complete else Outcome.UNFINISHED
 

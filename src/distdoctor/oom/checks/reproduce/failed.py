@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from distdoctor.oom.checks.reproduce.base import ReproduceCheck, scope_of, who
 from distdoctor.oom.facts.reproduced import Outcome, RankPart, Reproduced, ReproduceFacts
-from distdoctor.ranks.blame import tells_of_a_peer
 from distdoctor.report.checking import Found, NotApplicable, NotSeen, Passed, Unread
 from distdoctor.report.checking import Outcome as CheckOutcome
 from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severity, SkipCause, Team
@@ -15,16 +14,10 @@ from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severit
 _MAX_SHOWN = 3
 
 
-def own_failures(combination: Reproduced) -> list[RankPart]:
-    """Ranks whose program raised an error of their own, not one that tells of a peer that went away."""
-    failed = [part for part in combination.parts if part.outcome is Outcome.FAILED]
-    return [part for part in failed if not tells_of_a_peer(part.error)]
-
-
 def _run(facts: ReproduceFacts) -> Sequence[CheckOutcome]:
     begun = [each for each in facts.combinations if not each.not_begun]
     outcomes: list[CheckOutcome] = [
-        _found(facts, each, failed) for each in begun if (failed := own_failures(each))
+        _found(facts, each, failed) for each in begun if (failed := each.own_failures)
     ]
     outcomes += [_cannot_run(each) for each in begun if each.outcome is Outcome.CANNOT_RUN]
     outcomes += [_left_out(each) for each in facts.combinations if each.not_begun]

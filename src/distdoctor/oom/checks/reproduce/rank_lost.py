@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from distdoctor.oom.checks.reproduce.base import ReproduceCheck
-from distdoctor.oom.checks.reproduce.failed import own_failures
 from distdoctor.oom.facts.reproduced import Outcome, ReproduceFacts
 from distdoctor.ranks.blame import Blame, Cause, blame
 from distdoctor.ranks.lost import Stopped
@@ -39,7 +38,7 @@ def _is_explained(facts: ReproduceFacts, told: Blame) -> bool:
         part.rank
         for combination in facts.combinations
         for part in (
-            *own_failures(combination),
+            *combination.own_failures,
             *(part for part in combination.parts if part.outcome is Outcome.OUT_OF_MEMORY),
         )
     }
