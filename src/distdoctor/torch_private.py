@@ -696,3 +696,18 @@ def own_fsdp_chunk_only() -> Iterator[None]:
         yield
     finally:
         module._chunk_with_empty = original
+
+
+def let_checkpoints_ignore_marks() -> None:
+    """Let selective checkpointing not count the profiler's marks. FSDP2 sets more of them when it recomputes a module whose
+    group is one rank alone than it did in forward, and torch 2.13 then takes the layer for nondeterministic. The set
+    `torch.utils.checkpoint.SAC_IGNORED_OPS` is there in torch 2.4 to 2.13."""
+    import torch
+    from torch.utils import checkpoint
+
+    ignored = getattr(checkpoint, "SAC_IGNORED_OPS", None)
+    if isinstance(ignored, set):
+        marks = torch.ops.profiler
+        ignored.update(
+            (marks._record_function_enter_new.default, marks._record_function_exit._RecordFunction)
+        )

@@ -11,7 +11,7 @@ from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint
 
 from distdoctor.oom.job import Job
 from distdoctor.oom.settings import Checkpointing
-from distdoctor.torch_private import checkpoint_wrapper
+from distdoctor.torch_private import checkpoint_wrapper, let_checkpoints_ignore_marks
 
 
 def apply(model: nn.Module, job: Job) -> None:
@@ -28,6 +28,8 @@ def apply(model: nn.Module, job: Job) -> None:
 
 def checkpointed(block: nn.Module, kind: Checkpointing) -> nn.Module:
     """A module that keeps less of `block` for the backward pass, and computes it again there."""
+    if kind is Checkpointing.SELECTIVE:
+        let_checkpoints_ignore_marks()
     return checkpoint_wrapper(block, _contexts if kind is Checkpointing.SELECTIVE else None)
 
 
