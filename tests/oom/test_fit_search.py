@@ -276,10 +276,10 @@ def test_what_a_failure_says_of_another_card_is_not_applied() -> None:
 def confirming(**sizes: float) -> object:
     """A simulation that knows jobs by their checkpointing."""
 
-    def confirm(settings: Settings) -> Confirmed | None:
+    def confirm(settings: Settings) -> Confirmed | str:
         gib = sizes.get(settings.checkpointing.value if settings.checkpointing else "none")
         if gib is None:
-            return None
+            return "not known here"
         return Confirmed(peak_allocated_bytes=round(gib * GIB), peak_reserved_bytes=None, seconds=1.0)
 
     return confirm
@@ -306,7 +306,7 @@ def test_what_cannot_be_simulated_says_so() -> None:
     facts = facts_of_job(
         said("llama3-8b", "8xa100-40gb"),
         parse_cluster("8xa100-40gb"),
-        confirm=lambda _: None,
+        confirm=lambda _: "no torch here",
     )
     assert facts.outcome is not None
     assert facts.outcome.proposals[0].confirmation is Confirmation.NOT_POSSIBLE

@@ -9,7 +9,9 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from distdoctor.oom.memory.log import Phase, Place
+from distdoctor.oom.tracking.foreseeing import foreseen_bytes
 from distdoctor.oom.tracking.tracker import Tracker
+from distdoctor.torch_private import active_fake_mode
 from distdoctor.units import format_bytes
 
 # A class of its own since torch 2.5; before, the one of CUDA.
@@ -28,8 +30,8 @@ class OverLimitError(OUT_OF_MEMORY):  # type: ignore[valid-type, misc]  # chosen
 
 
 class LimitedTracker(Tracker):
-    """Refuses the result of the op that would pass the limit: it is dropped, and the program gets the error that
-    CUDA's allocator raises. Memory is taken for a moment all the same, by one op at most."""
+    """Refuses the op that would pass the limit before it runs, by the error that CUDA's allocator raises. Where shapes
+    do not tell what an op will give, it runs, and its result is dropped if it is too much."""
 
     def __init__(
         self, device_type: str, *, limit_bytes: int | None, tell: Callable[[Phase, int, int | None], None]
@@ -44,14 +46,21 @@ class LimitedTracker(Tracker):
     def run(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run one op and refuse what is too much."""
         self.last_op = str(func)
+        if self.limit_bytes is None or active_fake_mode() is not None:
+            # DTensor reasons about shapes of whole tensors under fake ones.
+            return func(*args, **kwargs)
+        foreseen = foreseen_bytes(func, args, kwargs)
+        self._refuse(foreseen or 0, self.limit_bytes)
         result = func(*args, **kwargs)
-        if self.limit_bytes is None:
-            return result
-        requested = self._new_bytes(result)
-        if requested and self.live_bytes + requested > self.limit_bytes:
-            self.refused_at = self._where.now(self.last_op)
-            raise OverLimitError(requested, self.live_bytes, self.limit_bytes)
+        if foreseen is None:
+            self._refuse(self._new_bytes(result), self.limit_bytes)
         return result
+
+    def _refuse(self, requested: int, limit_bytes: int) -> None:
+        """Raise where so many more would be too many."""
+        if requested and self.live_bytes + requested > limit_bytes:
+            self.refused_at = self._where.now(self.last_op)
+            raise OverLimitError(requested, self.live_bytes, limit_bytes)
 
     def at(self, phase: Phase, *, step: int, micro_batch: int | None = None) -> None:
         """The program begins `phase`."""
