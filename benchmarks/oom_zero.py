@@ -87,21 +87,18 @@ def main() -> int:
         return one_rank(*sys.argv[2:])
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
-    parser.add_argument("--stage", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("-o", "--output", type=Path, help="write the table as Markdown")
     options = parser.parse_args()
     lines = []
     for ranks in options.ranks:
         lines += [f"## {ranks} ranks", "", HEAD]
-        for number, case in enumerate(CASES):
-            if case.stage in options.stage:
-                results = {who: launch(number, ranks, who) for who in ("deepspeed", "own")}
-                lines.append(row(case, ranks, results["deepspeed"], results["own"]))
-                print(lines[-1], flush=True)
+        theirs, ours = launch(ranks, "deepspeed"), launch(ranks, "own")
+        lines += [row(*each) for each in zip(CASES, (ranks,) * len(CASES), theirs, ours, strict=True)]
         lines.append("")
     text = "\n".join(lines)
     if options.output:
         options.output.write_text(text, encoding="utf-8")
+    print(text)
     return 0
 
 
@@ -139,13 +136,13 @@ def off(value: float, real: float) -> str:
     return f"{100 * (value / real - 1):+.1f} %"
 
 
-def launch(case: int, ranks: int, who: str) -> dict[str, Any]:
-    """Rank 0's numbers."""
+def launch(ranks: int, who: str) -> list[dict[str, Any]]:
+    """Rank 0's numbers of all cases."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, __file__, "rank", str(case), who, folder]
+        command = [sys.executable, __file__, "rank", who, folder]
         running = [
             subprocess.Popen(
                 command,
@@ -161,12 +158,31 @@ def launch(case: int, ranks: int, who: str) -> dict[str, Any]:
             for rank in range(ranks)
         ]
         if any(each.wait() for each in running):
-            raise SystemExit(f"{who}: case {case} failed")
+            raise SystemExit(f"{who} failed")
         return json.loads((Path(folder) / "0.json").read_text())  # type: ignore[no-any-return]
 
 
-def one_rank(case: str, who: str, folder: str) -> int:
-    """Train, and write down what rank 0 held."""
+def one_rank(who: str, folder: str) -> int:
+    """Train all cases, and write down what rank 0 held."""
+    import torch
+    import torch.distributed as dist
+
+    from distdoctor.oom.training import deepspeed_engine
+
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    if who == "own":
+        deepspeed_engine.why_not_deepspeed = lambda _: "not asked for"
+    results = [one_case(case) for case in CASES]
+    if dist.get_rank() == 0:
+        (Path(folder) / "0.json").write_text(json.dumps(results))
+    dist.barrier()
+    dist.destroy_process_group()
+    return 0
+
+
+def one_case(case: Case) -> dict[str, Any]:
+    """Losses, and peaks of the last step."""
     import torch
     import torch.distributed as dist
 
@@ -174,45 +190,26 @@ def one_rank(case: str, who: str, folder: str) -> int:
     from distdoctor.oom.memory.peaks import peaks_of
     from distdoctor.oom.simulation.child.fake_world import build_device_mesh
     from distdoctor.oom.tracking.tracker import Tracker
-    from distdoctor.oom.training import deepspeed_engine
     from distdoctor.oom.training.base import World
     from distdoctor.oom.training.build import build_program
 
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo")
     rank = dist.get_rank()
-    job = job_of(CASES[int(case)], dist.get_world_size())
-    if who == "own":
-        deepspeed_engine.why_not_deepspeed = lambda _: "not asked for"
-    world = World(job=job, rank=rank, device=torch.device("cpu"), mesh=build_device_mesh(job.mesh, "cpu"))
+    job = job_of(case, dist.get_world_size())
+    world = World(job=job, rank=rank, device=torch.device("cpu"), mesh=build_device_mesh(job, "cpu"))
     torch.manual_seed(1)
-    tracker = Tracker()
-    with tracker:
+    with Tracker() as tracker:
         program = build_program(world, tracker)
         torch.manual_seed(100 + rank)
         losses = [program.step(number, tracker) for number in range(1, STEPS + 1)]
+    program.close()
     peaks = peaks_of(tracker.log, categories_of(tracker.log))
     assert peaks is not None
-    if rank == 0:
-        result = {
-            "losses": losses,
-            "peak": max(each.num_bytes for (step, _), each in peaks.by_phase.items() if step),
-            "peaks": {},
-            "first": {},
-            "categories": {},
-        }
-        for (step, phase), each in peaks.by_phase.items():
-            if step in (0, STEPS):
-                result["peaks"][phase.value] = each.num_bytes
-                result["categories"][phase.value] = {key.value: n for key, n in each.by_category.items()}
-            if step == 1:
-                result["first"][phase.value] = each.num_bytes
-        (Path(folder) / "0.json").write_text(json.dumps(result))
-        if os.environ.get("SHOW"):
-            print(json.dumps(result, indent=1), file=sys.stderr)
-    program.close()
-    dist.destroy_process_group()
-    return 0
+    last = {phase.value: peak.num_bytes for (step, phase), peak in peaks.by_phase.items() if step == STEPS}
+    return {
+        "losses": losses,
+        "peak": max(peak.num_bytes for (step, _), peak in peaks.by_phase.items() if step),
+        "peaks": last,
+    }
 
 
 if __name__ == "__main__":
