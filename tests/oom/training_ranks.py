@@ -159,7 +159,7 @@ class _Recorder(NoObserver):
 def _gloo_world(job: Job, rank: int) -> Iterator[World]:
     dist.init_process_group("gloo")
     try:
-        mesh = build_device_mesh(job.mesh, "cpu")
+        mesh = build_device_mesh(job, "cpu")
         yield World(job=job, rank=rank, device=torch.device("cpu"), mesh=mesh)
     finally:
         dist.destroy_process_group()

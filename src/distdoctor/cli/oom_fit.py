@@ -31,6 +31,10 @@ def fit(
         str | None,
         typer.Option("--find-limit", metavar="WHAT", help="the largest that fits: micro-batch or seq-len"),
     ] = None,
+    simulates: Annotated[
+        bool,
+        typer.Option("--simulate/--no-simulate", help="confirm the best three by simulation, where torch is"),
+    ] = True,
     output: OutputOptions,
 ) -> None:
     """Search for what makes a job fit: changes of its settings, alone and together, the nearest to today's first.
@@ -42,6 +46,8 @@ def fit(
     from distdoctor.oom.search.facts import facts_of
     from distdoctor.oom.search.limits import limited_of
     from distdoctor.oom.search.reports import read_reports
+    from distdoctor.oom.simulation.confirming import confirm_by_simulation
+    from distdoctor.oom.simulation.run import has_torch
 
     prepared = prepare_outputs(output, Names(command="oom-fit", host="job"))
     limited = limited_of(find_limit) if find_limit is not None else None
@@ -56,6 +62,7 @@ def fit(
         limited=limited,
         configs=_configs(config) if config else (),
         doubts=_doubts(config, settings) if config else (),
+        confirm=confirm_by_simulation if simulates and has_torch() else None,
     )
     request = make_request(output, command="oom-fit")
     report = fit_report(request, facts, inputs=(*handed.inputs, *inputs))

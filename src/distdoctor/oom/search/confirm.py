@@ -41,34 +41,30 @@ class Confirmation(str, Enum):
     NOT_POSSIBLE = "not confirmed"
 
 
-Confirm = Callable[[Settings], Confirmed | None]
-"""Simulates the settings; None where it cannot. What it raises is not caught here."""
+Confirm = Callable[[Settings], "Confirmed | str"]
+"""Simulates the settings; where it cannot, why not in a few words. What it raises is not caught here."""
 
 
 def confirm_best(
     proposals: Sequence[Proposal], room: Room, confirm: Confirm, *, most: int = MAX_CONFIRMED
 ) -> tuple[Proposal, ...]:
-    """`proposals` with what the simulation says of the first `most` that it does not refute; refuted ones come last."""
-    kept: list[Proposal] = []
-    refuted: list[Proposal] = []
-    for number, proposal in enumerate(proposals):
-        if (
-            len([each for each in kept if each.confirmation is not Confirmation.NOT_ASKED]) >= most
-            or number >= MAX_TRIES
-        ):
-            kept.append(proposal)
-            continue
-        judged = _judged(proposal, room, confirm(proposal.trial.job.said))
-        (refuted if judged.confirmation is Confirmation.TOO_LARGE else kept).append(judged)
-    return (*kept, *refuted)
+    """`proposals` with what the simulation says of them, until it has confirmed `most`: those come first, refuted ones
+    last, and in between stands what could not be simulated or was not."""
+    judged: list[Proposal] = []
+    for proposal in proposals:
+        confirmed = sum(each.confirmation is Confirmation.FITS for each in judged)
+        is_asked = confirmed < most and len(judged) < MAX_TRIES
+        judged.append(_judged(proposal, room, confirm(proposal.trial.job.said)) if is_asked else proposal)
+    order = {Confirmation.FITS: 0, Confirmation.TOO_LARGE: 2}
+    return tuple(sorted(judged, key=lambda each: order.get(each.confirmation, 1)))
 
 
-def _judged(proposal: Proposal, room: Room, found: Confirmed | None) -> Proposal:
-    if found is None:
+def _judged(proposal: Proposal, room: Room, found: Confirmed | str) -> Proposal:
+    if isinstance(found, str):
         return replace(
             proposal,
             confirmation=Confirmation.NOT_POSSIBLE,
-            confirmation_words="not confirmed: this configuration cannot be simulated",
+            confirmation_words=f"not confirmed: {found}",
         )
     held = max(found.peak_allocated_bytes, found.peak_reserved_bytes or 0)
     outside = sum(each.high_bytes for each in proposal.trial.estimate.outside)

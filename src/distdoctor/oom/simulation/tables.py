@@ -35,7 +35,8 @@ def _breakdown(facts: SimulationFacts, worst: RoleSimulation) -> Table:
     rows: list[tuple[Scalar, ...]] = []
     for category in Category:
         by_formula = peak.of(category) if peak is not None else 0.0
-        if any(moment.by_category.get(category) for moment in known) or by_formula:
+        simulated = [moment.by_category.get(category, 0) for moment in known]
+        if any(_gib(num_bytes) for num_bytes in (*simulated, by_formula)):
             cells = [_gib(moment.by_category.get(category, 0)) if moment else None for moment in moments]
             rows.append((category.value, *cells, *_of(estimated, by_formula)))
     rows.append(

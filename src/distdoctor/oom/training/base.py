@@ -66,7 +66,8 @@ class World:
     rank: int
     device: torch.device
     mesh: DeviceMesh
-    """Dimensions named as in oom/mesh.py, outermost first, without those of size 1 (`dp_shard` stays when all are)."""
+    """Dimensions named as in oom/mesh.py, outermost first, without those of size 1 (`dp_shard` stays
+    when all are, and under FSDP2)."""
     kernels: Kernels = Kernels.NATIVE
     communicates: bool = True
     """False: the process group is fake, collectives move nothing."""

@@ -56,6 +56,8 @@ def why_not(job: Job) -> str | None:
         return "fp32 gradients beside 16-bit parameters are Megatron's; they are estimated only"
     if job.offload_params is Offload.NVME or job.offload_optimizer is Offload.NVME:
         return "offloading to NVMe is DeepSpeed's; it is estimated only"
+    if job.said.offload_activations:
+        return "offloaded activations are estimated only"
     if job.said.compiled:
         return "compiled models are estimated only"
     return (
@@ -74,6 +76,12 @@ def build_program(world: World, observer: Observer) -> Program:
     job = world.job
     if (reason := why_not(job)) is not None:
         raise CannotRunError(reason)
+    offloads = job.strategy is DataParallel.FSDP and Offload.CPU in (
+        job.offload_params,
+        job.offload_optimizer,
+    )
+    if offloads and world.device.type == "cpu":
+        raise CannotRunError("offloading to the host needs a GPU to offload from; it is estimated only")
     observer.at(Phase.INITIALISATION, step=0)
     with _dtype(torch.bfloat16 if job.precision in (Precision.MASTER, Precision.PURE16) else torch.float32):
         with torch.device("meta" if job.said.meta_init is not False else world.device):

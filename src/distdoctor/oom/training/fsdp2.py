@@ -115,16 +115,11 @@ def _shard_experts(experts: GroupedExperts, job: Job, arguments: dict[str, Any])
 def _mesh(world: World, names: tuple[str, ...]) -> Any:
     """Shards lie over dp_shard x cp."""
     mesh = world.mesh
-    present = mesh.mesh_dim_names or ()
-    shard: Any
-    if "cp" in present and "dp_shard" in present:
+    shard: Any = mesh["dp_shard"]
+    if "cp" in (mesh.mesh_dim_names or ()):
         shard = mesh["dp_shard", "cp"]._flatten("dp_shard_cp")
-    else:
-        shard = mesh["cp"] if "cp" in present else mesh["dp_shard"] if "dp_shard" in present else None
     if len(names) == 1:
         return shard
-    if shard is None:
-        return mesh["dp_replicate"]
     return mesh["dp_replicate", shard.mesh_dim_names[0]]
 
 

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from distdoctor.oom.job import Job
-from distdoctor.oom.mesh import Mesh
+from distdoctor.oom.settings import DataParallel
 from distdoctor.oom.training.base import CannotRunError, Kernels, World
 from distdoctor.torch_private import (
     device_meshes_outside_modes,
@@ -42,7 +42,7 @@ def fake_world(
     dist.init_process_group("fake", store=store, rank=rank, world_size=job.mesh.num_ranks)
     try:
         with device_meshes_outside_modes(), own_fsdp_chunk_only():
-            mesh = build_device_mesh(job.mesh, "cpu")
+            mesh = build_device_mesh(job, "cpu")
             with fake_tensor_mode() if fake_tensors else contextlib.nullcontext():
                 yield World(
                     job=job,
@@ -58,7 +58,12 @@ def fake_world(
         dist.destroy_process_group()
 
 
-def build_device_mesh(mesh: Mesh, device_type: str) -> DeviceMesh:
-    """The DeviceMesh of a job over the default group, outermost dimension first, without those of size 1."""
-    sizes = {name: getattr(mesh, name) for name in DIMENSIONS if getattr(mesh, name) > 1} or {"dp_shard": 1}
+def build_device_mesh(job: Job, device_type: str) -> DeviceMesh:
+    """The DeviceMesh of a job over the default group, outermost dimension first, without those of size 1; `fully_shard`
+    wants one to shard over also where that is of size 1."""
+    sizes = {
+        name: size
+        for name in DIMENSIONS
+        if (size := getattr(job.mesh, name)) > 1 or (name == "dp_shard" and job.strategy is DataParallel.FSDP)
+    } or {"dp_shard": 1}
     return init_device_mesh(device_type, tuple(sizes.values()), mesh_dim_names=tuple(sizes))
