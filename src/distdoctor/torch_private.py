@@ -297,7 +297,7 @@ def all_to_all_rows(
     rows: torch.Tensor, received: Sequence[int] | None, sent: Sequence[int] | None, group: Any
 ) -> torch.Tensor:
     """Rows to and from the ranks of a group, with a gradient; None: as many for each. `_functional_collectives` has
-    `all_to_all_single_autograd` in torch 2.3 to 2.13."""
+    `all_to_all_single_autograd`; seen in torch 2.13."""
     from torch.distributed import _functional_collectives as collectives
 
     splits = (None if each is None else list(each) for each in (received, sent))
@@ -322,7 +322,7 @@ def attention_of_any_value_size(
 ) -> torch.Tensor:
     """CUDA's memory-efficient attention over (batch, heads, sequence, size), which takes values of another size than
     keys, and a bias (batch, heads, sequence, sequence); flash attention does not.
-    `aten._scaled_dot_product_efficient_attention` has shapes and a gradient on every device in torch 2.1 to 2.13."""
+    `aten._scaled_dot_product_efficient_attention` has shapes and a gradient on every device. Seen in torch 2.13."""
     import torch
 
     op = torch.ops.aten._scaled_dot_product_efficient_attention
@@ -513,8 +513,8 @@ def outside_modes() -> Iterator[None]:
 
 def set_gradient_divisor(module: Any, divisor: float, *, adds_only: bool) -> None:
     """By what FSDP2 divides gradients of `module` when it adds them up, where the group is not that of the other
-    parameters: `set_gradient_divide_factor`, before torch 2.9 `set_reduce_scatter_divide_factor`. `adds_only`: the backend
-    cannot divide while it adds, as NCCL does; `set_force_sum_reduction_for_comms` is there in torch 2.13."""
+    parameters. `adds_only`: the backend cannot divide while it adds, as NCCL does. `set_gradient_divide_factor`, its
+    deprecated name and `set_force_sum_reduction_for_comms` were seen in torch 2.13."""
     setter = getattr(module, "set_gradient_divide_factor", None) or module.set_reduce_scatter_divide_factor
     setter(divisor)
     if adds_only and hasattr(module, "set_force_sum_reduction_for_comms"):
@@ -522,7 +522,7 @@ def set_gradient_divisor(module: Any, divisor: float, *, adds_only: bool) -> Non
 
 
 def ignore_in_ddp(module: nn.Module, names: list[str]) -> None:
-    """Let DDP not reduce these parameters. Seen in torch 1.8 to 2.13."""
+    """Let DDP not reduce these parameters. Seen in torch 2.13."""
     if names:
         from torch.nn.parallel import DistributedDataParallel
 
@@ -701,7 +701,7 @@ def own_fsdp_chunk_only() -> Iterator[None]:
 def let_checkpoints_ignore_marks() -> None:
     """Let selective checkpointing not count the profiler's marks. FSDP2 sets more of them when it recomputes a module whose
     group is one rank alone than it did in forward, and torch 2.13 then takes the layer for nondeterministic. The set
-    `torch.utils.checkpoint.SAC_IGNORED_OPS` is there in torch 2.4 to 2.13."""
+    `torch.utils.checkpoint.SAC_IGNORED_OPS` was seen in torch 2.13."""
     import torch
     from torch.utils import checkpoint
 
