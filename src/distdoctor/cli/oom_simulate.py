@@ -66,8 +66,14 @@ def simulate(
     if timeout <= 0:
         raise UsageError("--timeout must be more than 0 seconds")
     if module is not None:
-        facts: SimulationFacts = _of_module(words, module, tuple(inputs or ()), timeout)
-        files: tuple[InputFile, ...] = ()
+        facts, files = _of_module(
+            words,
+            tuple(config or ()),
+            module,
+            tuple(inputs or ()),
+            timeout_s=timeout,
+            expandable_segments=expandable_segments,
+        )
     else:
         if inputs:
             raise UsageError("--inputs belongs to --module", hint="a known model draws its own tokens")
@@ -97,24 +103,42 @@ def require_torch() -> None:
         )
 
 
-def _of_module(words: Words, module: str, inputs: tuple[str, ...], timeout_s: float) -> SimulationFacts:
-    from distdoctor.oom.catalog.gpus import parse_cluster
+def _of_module(
+    words: Words,
+    configs: tuple[str, ...],
+    module: str,
+    inputs: tuple[str, ...],
+    *,
+    timeout_s: float,
+    expandable_segments: bool,
+) -> tuple[SimulationFacts, tuple[InputFile, ...]]:
+    from distdoctor.cli.oom_settings import settings_of_words
+    from distdoctor.oom.estimate import estimate
     from distdoctor.oom.simulation.children import simulate_module
-    from distdoctor.oom.simulation.facts import SimulationFacts
-    from distdoctor.oom.simulation.messages import OwnModule
+    from distdoctor.oom.simulation.facts import SimulationFacts, capacities_of
+    from distdoctor.oom.simulation.own_job import job_of_module, own_module_of
 
-    name, _, function = module.partition(":")
-    if not name or not function:
-        raise UsageError(
-            f"--module `{module[:60]}` is no module and function",
-            hint="write --module my_package.model:build",
-        )
+    settings, cluster, files = settings_of_words(words, configs)
+    own = own_module_of(module, inputs, settings=settings)
     require_torch()
-    return SimulationFacts(
-        simulation=simulate_module(
-            OwnModule(module=name, function=function, inputs=inputs), timeout_s=timeout_s
+    # Of its shape nothing is known; what the strategy is called, and what lies outside the allocator, is.
+    estimated = estimate(job_of_module(own))
+    outside = (
+        sum(each.low_bytes for each in estimated.outside),
+        sum(each.high_bytes for each in estimated.outside),
+    )
+    return (
+        SimulationFacts(
+            simulation=simulate_module(
+                own,
+                timeout_s=timeout_s,
+                capacities_bytes=capacities_of(cluster, outside) if cluster is not None else (),
+            ),
+            title=estimated.title,
+            model=module,
+            cluster=cluster,
+            outside=estimated.outside,
+            expandable_segments=expandable_segments,
         ),
-        title="one rank",
-        model=module,
-        cluster=parse_cluster(words.on) if words.on is not None else None,
+        files,
     )

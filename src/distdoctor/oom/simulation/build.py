@@ -16,7 +16,17 @@ from distdoctor.oom.simulation.pictures import simulation_series
 from distdoctor.oom.simulation.tables import simulation_tables
 from distdoctor.report.assemble import MAX_TITLE, build_report
 from distdoctor.report.checking import run_checks
-from distdoctor.report.model import Confidence, Fact, InputFile, Report, Severity, Subject, Table, Verdict
+from distdoctor.report.model import (
+    Confidence,
+    Fact,
+    InputFile,
+    Report,
+    Severity,
+    Status,
+    Subject,
+    Table,
+    Verdict,
+)
 from distdoctor.report.request import ReportRequest
 from distdoctor.report.site import apply_site
 from distdoctor.units import GIB
@@ -43,7 +53,7 @@ def simulation_report(
         checks=results,
         skipped=skipped,
         subject=Subject(
-            world_size=facts.job.mesh.num_ranks if facts.job is not None else 1,
+            world_size=facts.job.mesh.num_ranks if facts.job is not None else _ranks_of(facts),
             gpu_models=(facts.cluster.type.name,) if facts.cluster else (),
         ),
         facts=simulation_facts(facts),
@@ -53,6 +63,11 @@ def simulation_report(
         answered=bool(facts.simulation.roles),
     )
     return replace(report, verdict=_verdict(report, facts), series=simulation_series(facts))
+
+
+def _ranks_of(facts: SimulationFacts) -> int | None:
+    """Of a user's own module; None where it could not be simulated."""
+    return sum(role.num_ranks for role in facts.simulation.roles) or None
 
 
 def _verdict(report: Report, facts: SimulationFacts) -> Verdict:
@@ -65,7 +80,9 @@ def _verdict(report: Report, facts: SimulationFacts) -> Verdict:
         instead = ""
         if facts.estimate is not None:
             instead = f" By formula the worst rank needs {need_words(*facts.estimate.need_bytes)} GiB."
-        return replace(report.verdict, title=title[:MAX_TITLE], summary=f"{about}.{instead}")
+        return replace(
+            report.verdict, status=Status.UNKNOWN, title=title[:MAX_TITLE], summary=f"{about}.{instead}"
+        )
     summary = f"{about}; simulated, {worst.role}: {place_words(worst.peak)}.{_by_formula(facts)}"
     serious = [
         each for each in report.findings if each.ignored is None and each.severity is not Severity.INFO

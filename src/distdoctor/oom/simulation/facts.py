@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from distdoctor.oom.catalog.gpus import Cluster
-from distdoctor.oom.facts.estimate import Estimate
+from distdoctor.oom.facts.estimate import Estimate, Range
 from distdoctor.oom.facts.simulated import Capped, RoleSimulation, Simulation
 from distdoctor.oom.fit import Fit, Fits
 from distdoctor.oom.job import Job
@@ -24,11 +24,13 @@ class SimulationFacts:
     cluster: Cluster | None = None
     expandable_segments: bool = False
     """Of the two replays the one that counts."""
+    outside: tuple[Range, ...] = ()
+    """Where there is no estimate: what torch's allocator does not count."""
 
     @property
     def outside_bytes(self) -> tuple[float, float]:
         """(least, most) on the GPU that torch's allocator does not count: context, NCCL."""
-        outside = self.estimate.outside if self.estimate is not None else ()
+        outside = self.estimate.outside if self.estimate is not None else self.outside
         return sum(each.low_bytes for each in outside), sum(each.high_bytes for each in outside)
 
     def reserved_bytes(self, role: RoleSimulation) -> int:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from distdoctor.oom.checks.estimate.base import gib
 from distdoctor.oom.checks.simulate.base import SOURCE, SimulationCheck
-from distdoctor.oom.facts.simulated import SimulationFailure
+from distdoctor.oom.facts.simulated import ModelStates, SimulationFailure
 from distdoctor.oom.simulation.facts import SimulationFacts
 from distdoctor.report.checking import Found, Outcome, Passed
 from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severity, Team
@@ -30,11 +31,13 @@ def _found(facts: SimulationFacts, failures: Sequence[SimulationFailure]) -> Fou
     evidence = [Evidence(text=first.reason, source=SOURCE)]
     if first.module:
         evidence.append(Evidence(text=f"in {first.module}", source=SOURCE))
-    instead = (
-        "the figures shown for it are estimated by formula"
-        if facts.estimate is not None
-        else "its parameters are counted, nothing is known of its activations"
-    )
+    if first.states is not None:
+        evidence.append(_states(first.states))
+    instead = "nothing is known of its memory"
+    if facts.estimate is not None:
+        instead = "the figures shown for it are estimated by formula"
+    elif first.states is not None:
+        instead = "its parameters are counted, nothing is known of its activations"
     return Found(
         title=title,
         evidence=tuple(evidence),
@@ -42,13 +45,26 @@ def _found(facts: SimulationFacts, failures: Sequence[SimulationFailure]) -> Fou
         actions=(
             Action(
                 team=Team.JOB_OWNER,
-                text="`distdoctor oom reproduce` runs it with real tensors instead",
+                text=first.advice or "`distdoctor oom reproduce` runs it with real tensors instead",
             ),
         ),
         severity=Severity.WARNING,
         confidence=Confidence.HIGH,
         key=first.role,
         fault=Fault.USER_CODE if facts.job is None else Fault.UNKNOWN,
+    )
+
+
+def _states(states: ModelStates) -> Evidence:
+    """A floor for a module that could be built and not run."""
+    parts = ", ".join(
+        f"{category.value} {gib(num_bytes)}" for category, num_bytes in states.by_category.items()
+    )
+    return Evidence(
+        text=f"{states.num_params:,} parameters, at least {gib(states.num_bytes)} on a rank without activations: {parts}",
+        value=states.num_bytes,
+        unit="B",
+        source=states.how,
     )
 
 

@@ -140,7 +140,14 @@ class OwnWork:
         self._tell(self.states)
         if built.batch is None:
             raise no_inputs(built.module)
+        # Before anybody watches: the tensors that the function made are no part of the story.
+        _give_tensors(built, self.job, on_meta=self._is_sharded_first)
         return built
+
+    @property
+    def _is_sharded_first(self) -> bool:
+        """No rank ever holds the whole module."""
+        return self.job.strategy is DataParallel.FSDP and self.job.said.meta_init is not False
 
     def step(self, built: Built, world: World, observer: Observer) -> None:
         """Wrap it as asked, and step it. Raises OwnModuleError, and whatever torch raises around it."""
@@ -174,10 +181,10 @@ class OwnWork:
         checkpoint(module, blocks, job.checkpointing, self.notes)
         data = data_parallelism(module, world, blocks)
         data.observer = observer
-        sharded_first = job.strategy is DataParallel.FSDP and job.said.meta_init is not False
-        _give_tensors(built, job, on_meta=sharded_first)
+        if not self._is_sharded_first:
+            observer.label(data.parameters(), Category.PARAMETERS)
         data.shard()
-        if sharded_first:
+        if self._is_sharded_first:
             with without_buffers(module):
                 module.to_empty(device=world.device)
         observer.name_modules(module)

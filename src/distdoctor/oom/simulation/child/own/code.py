@@ -48,13 +48,26 @@ def call(function: Any, name: FunctionName, folder: Path) -> Any:
             f"{name.function}() takes arguments: {', '.join(wanted[:6])}",
             advice=f"write a function without any: `def build(): return {name.function}(…)`",
         )
-    with users_code(f"{name.function}()", folder):
+    with (
+        _to_be_seen_by(f"import {name.module}; {name}()".replace(":", ".", 1)),
+        users_code(f"{name.function}()", folder),
+    ):
         return function()
+
+
+@contextlib.contextmanager
+def _to_be_seen_by(program: str) -> Iterator[None]:
+    """An error that nobody knows more of is shown whole by Python itself."""
+    try:
+        yield
+    except OwnModuleError as error:
+        error.advice = error.advice or f"`python -c '{program}'` in its folder shows it whole"
+        raise
 
 
 def _import(module: str, folder: Path) -> ModuleType:
     try:
-        with users_code(f"import {module}", folder):
+        with _to_be_seen_by(f"import {module}"), users_code(f"import {module}", folder):
             try:
                 return importlib.import_module(module)
             except ModuleNotFoundError as error:
