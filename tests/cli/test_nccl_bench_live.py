@@ -10,8 +10,9 @@ from typing import cast
 
 import pytest
 
-from distdoctor.cli import nccl_bench_live
-from distdoctor.cli.nccl_bench_live import _giving_way, _ProgressLine, _Speaker
+from distdoctor.cli import measuring
+from distdoctor.cli.measuring import ProgressLine, giving_way
+from distdoctor.cli.nccl_bench_live import _Speaker
 from distdoctor.cli.output import Prepared
 from distdoctor.errors import UsageError
 from distdoctor.nccl_bench.measured import Measured
@@ -32,7 +33,7 @@ def test_a_progress_line_is_never_wider_than_the_terminal(
 ) -> None:
     monkeypatch.setenv(STDERR_IS_TERMINAL, "1")
     monkeypatch.setattr(shutil, "get_terminal_size", lambda fallback: os.terminal_size((40, 24)))
-    _ProgressLine()(Step())  # type: ignore[arg-type]  # has what a Progress has
+    ProgressLine()(Step())  # type: ignore[arg-type]  # has what a Progress has
     line = capsys.readouterr().err
     assert line.startswith("\r\x1b[K[42/105] each host")
     assert len(line.removeprefix("\r\x1b[K")) == 39
@@ -62,9 +63,9 @@ def test_a_silent_rank_fails_after_the_one_that_speaks(
     rank: str, waits: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slept: list[float] = []
-    monkeypatch.setattr(nccl_bench_live.time, "sleep", slept.append)
+    monkeypatch.setattr(measuring.time, "sleep", slept.append)
     monkeypatch.setenv("RANK", rank)
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(UsageError), _giving_way("job"):
+    with pytest.raises(UsageError), giving_way("job"):
         raise UsageError("no")
     assert len(slept) == waits
