@@ -188,10 +188,10 @@ def one_case(case: Case) -> dict[str, Any]:
 
     from distdoctor.oom.memory.categories import categories_of
     from distdoctor.oom.memory.peaks import peaks_of
-    from distdoctor.oom.simulation.child.fake_world import build_device_mesh
     from distdoctor.oom.tracking.tracker import Tracker
     from distdoctor.oom.training.base import World
     from distdoctor.oom.training.build import build_program
+    from distdoctor.oom.training.device_mesh import build_device_mesh
 
     rank = dist.get_rank()
     job = job_of(case, dist.get_world_size())

@@ -21,11 +21,12 @@ from distdoctor.oom.job import Job, resolve
 from distdoctor.oom.memory.log import Phase
 from distdoctor.oom.settings import Checkpointing, DataParallel, Optimizer, Precision, Schedule, Settings
 from distdoctor.oom.shape import Model, ModelShape
-from distdoctor.oom.simulation.child.fake_world import build_device_mesh, fake_world
+from distdoctor.oom.simulation.child.fake_world import fake_world
 from distdoctor.oom.tracking.tracker import Tracker
 from distdoctor.oom.training.base import Kernels, NoObserver, World
 from distdoctor.oom.training.build import build_program
 from distdoctor.oom.training.context_parallel import check_ring_attention
+from distdoctor.oom.training.device_mesh import build_device_mesh
 from distdoctor.oom.training.loss import cross_entropy
 from distdoctor.oom.training.model import ModelOptions, Transformer
 

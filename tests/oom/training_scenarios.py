@@ -14,9 +14,9 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from distdoctor.oom.job import Job, resolve
 from distdoctor.oom.settings import DataParallel, Optimizer, OptimizerLoop, Precision, Settings
 from distdoctor.oom.shape import LatentAttention, MixtureOfExperts, Model, ModelShape, Norm
-from distdoctor.oom.simulation.child.fake_world import build_device_mesh
 from distdoctor.oom.training.base import NoObserver, World
 from distdoctor.oom.training.build import build_program
+from distdoctor.oom.training.device_mesh import build_device_mesh
 from distdoctor.oom.training.loss import cross_entropy
 from distdoctor.oom.training.model import ModelOptions, Transformer
 

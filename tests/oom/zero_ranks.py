@@ -17,11 +17,12 @@ from distdoctor.oom.memory.categories import categories_of
 from distdoctor.oom.memory.peaks import peaks_of
 from distdoctor.oom.settings import Checkpointing, DataParallel, Offload, Precision, Settings
 from distdoctor.oom.shape import Model, ModelShape
-from distdoctor.oom.simulation.child.fake_world import build_device_mesh, fake_world
+from distdoctor.oom.simulation.child.fake_world import fake_world
 from distdoctor.oom.tracking.tracker import Tracker
 from distdoctor.oom.training import deepspeed_engine
 from distdoctor.oom.training.base import Kernels, World
 from distdoctor.oom.training.build import build_program
+from distdoctor.oom.training.device_mesh import build_device_mesh
 from distdoctor.oom.training.zero import partitioned_by
 
 # What fake tensors import when they are first used takes seconds; forked ranks find it there.

@@ -23,8 +23,8 @@ from distdoctor.oom.reproduction.options import ReproduceOptions
 from distdoctor.oom.reproduction.rank import device_memory
 from distdoctor.oom.reproduction.rank.limit import OUT_OF_MEMORY, LimitedTracker, OverLimitError
 from distdoctor.oom.reproduction.rank.telling import PartTeller, at_of
-from distdoctor.oom.simulation.child.fake_world import build_device_mesh
 from distdoctor.oom.training.base import CannotRunError, Observer, Program, World
+from distdoctor.oom.training.device_mesh import build_device_mesh
 from distdoctor.ranks.group.device import synchronize
 from distdoctor.ranks.group.joining import Joined
 from distdoctor.ranks.group.running import one_line

@@ -11,19 +11,16 @@ from collections.abc import Iterator
 
 import torch
 import torch.distributed as dist
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from distdoctor.oom.job import Job
-from distdoctor.oom.settings import DataParallel
 from distdoctor.oom.training.base import CannotRunError, Kernels, World
+from distdoctor.oom.training.device_mesh import build_device_mesh
 from distdoctor.torch_private import (
     device_meshes_outside_modes,
     fake_store,
     fake_tensor_mode,
     own_fsdp_chunk_only,
 )
-
-DIMENSIONS = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
 
 
 @contextlib.contextmanager
@@ -56,14 +53,3 @@ def fake_world(
                 )
     finally:
         dist.destroy_process_group()
-
-
-def build_device_mesh(job: Job, device_type: str) -> DeviceMesh:
-    """The DeviceMesh of a job over the default group, outermost dimension first, without those of size 1; `fully_shard`
-    wants one to shard over also where that is of size 1."""
-    sizes = {
-        name: size
-        for name in DIMENSIONS
-        if (size := getattr(job.mesh, name)) > 1 or (name == "dp_shard" and job.strategy is DataParallel.FSDP)
-    } or {"dp_shard": 1}
-    return init_device_mesh(device_type, tuple(sizes.values()), mesh_dim_names=tuple(sizes))
