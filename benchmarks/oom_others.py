@@ -8,7 +8,7 @@ from typing import Any
 
 from distdoctor.errors import DistdoctorError
 from distdoctor.oom.estimate import estimate
-from distdoctor.oom.facts.estimate import STATES, Moment
+from distdoctor.oom.estimate_tables import states_bytes
 from distdoctor.oom.job import resolve
 from distdoctor.oom.models.presets import preset
 from distdoctor.oom.settings import Checkpointing, DataParallel, Optimizer, OptimizerLoop, Precision, Settings
@@ -101,9 +101,6 @@ def zero_results(row: Mapping[str, Any]) -> list[tuple[str, float, float]]:
             optimizer=Optimizer.ADAMW,
             **({"dp_replicate": 64} if name == "baseline" else {"dp_shard": 64}),
         )
-        role = estimate(resolve(settings)).worst
-        moment = next(
-            each for each in role.moments if each.step == 2 and each.moment is Moment.OPTIMIZER_STEP
-        )
-        results.append((name, float(printed), sum(moment.of(each) for each in STATES) / 1e9))
+        held = states_bytes(estimate(resolve(settings)).worst)
+        results.append((name, float(printed), held / 1e9))
     return results

@@ -9,6 +9,7 @@ for one at a time.
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 
 import torch
@@ -119,7 +120,10 @@ class Zero3(DataParallelism):
 
     def backward(self, loss: torch.Tensor) -> None:
         """The mean over micro-batches; what is left in the bucket is reduced while the caller still holds the logits."""
-        (loss / self.world.job.num_micro_batches).backward()
+        with warnings.catch_warnings():
+            # Of the embedding: its hook before the backward pass is all that is wanted.
+            warnings.filterwarnings("ignore", message="Full backward hook is firing")
+            (loss / self.world.job.num_micro_batches).backward()
         self._after_backward()
 
     def gradients(self) -> list[torch.Tensor]:
