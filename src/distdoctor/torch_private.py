@@ -92,13 +92,15 @@ def next_sequence_number() -> int:
     return int(_get_sequence_nr())
 
 
-def current_stream(device_type: str) -> object:
-    """The current stream; on the CPU torch keeps track of one too, though it means nothing there. In torch 2.0 to 2.13."""
+def current_stream_key(device_type: str) -> int:
+    """A number of the current stream: of one stream always the same, of another one another. On the CPU torch keeps track
+    of one too, though it means nothing there. In torch 2.0 to 2.13."""
     import torch
 
-    module = torch.cuda if device_type == "cuda" else torch.cpu
-    stream: object = module.current_stream()
-    return stream
+    if device_type == "cuda":
+        # The Python object is a new one at every call; the handle is CUDA's own, 0 for the default stream.
+        return int(torch.cuda.current_stream().cuda_stream)
+    return id(torch.cpu.current_stream())
 
 
 def local_tensors(tensor: torch.Tensor) -> Iterator[torch.Tensor]:

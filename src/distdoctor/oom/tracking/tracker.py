@@ -20,7 +20,7 @@ from distdoctor.oom.facts.estimate import Category
 from distdoctor.oom.memory.log import Event, MemoryLog, Origin, Phase, Place, Storage
 from distdoctor.oom.tracking.origins import origin_of_caller
 from distdoctor.oom.tracking.whereabouts import Whereabouts
-from distdoctor.torch_private import active_fake_mode, current_stream, local_tensors, resize_hook
+from distdoctor.torch_private import active_fake_mode, current_stream_key, local_tensors, resize_hook
 
 _COLLECTIVE_OPS = ("c10d.", "_c10d_functional.", "_c10d_functional_autograd.", "fsdp.")
 FREED = "free"
@@ -50,7 +50,7 @@ class Tracker(TorchDispatchMode):
 
     def __enter__(self) -> Tracker:
         self._fake_mode = active_fake_mode()
-        self._streams[id(current_stream(self._device_type))] = 0
+        self._streams[current_stream_key(self._device_type)] = 0
         self._resizes = resize_hook(self._resized)
         self._resizes.__enter__()
         self._where.__enter__()
@@ -205,7 +205,7 @@ class Tracker(TorchDispatchMode):
 
     def _stream(self) -> int:
         """Streams are numbered in the order in which they are first met."""
-        return self._streams.setdefault(id(current_stream(self._device_type)), len(self._streams))
+        return self._streams.setdefault(current_stream_key(self._device_type), len(self._streams))
 
 
 def _chunk_cat() -> Any:

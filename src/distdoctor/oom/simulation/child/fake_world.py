@@ -1,7 +1,8 @@
 """One rank of a job of any size in a single process: a fake process group, and fake tensors if wanted.
 
 With fake tensors nothing is computed and nothing allocated; with real ones everything is computed but collectives move
-nothing. Both run the same code, so that one can check the other.
+nothing. Both run the same code, so that one can check the other. Real tensors may be on a GPU; fake ones are on the CPU,
+for a process without a GPU cannot run a backward pass over fake tensors of CUDA.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from distdoctor.torch_private import (
     own_fsdp_chunk_only,
 )
 
+_CPU = torch.device("cpu")
+
 
 @contextlib.contextmanager
 def fake_world(
@@ -30,21 +33,25 @@ def fake_world(
     *,
     fake_tensors: bool = True,
     kernels: Kernels = Kernels.LIKE_CUDA,
+    device: torch.device = _CPU,
     chunks: tuple[tuple[int, ...], ...] | None = None,
 ) -> Iterator[World]:
-    """The world of `rank` among `job.mesh.num_ranks`. Raises CannotRunError where this torch has no fake group."""
+    """The world of `rank` among `job.mesh.num_ranks`. Raises CannotRunError where this torch has no fake group, and for
+    fake tensors anywhere but on the CPU."""
+    if fake_tensors and device.type != "cpu":
+        raise CannotRunError("fake tensors are on the CPU; a GPU holds real ones")
     store = fake_store()
     if store is None:
         raise CannotRunError(f"torch {torch.__version__} has no fake process group")
     dist.init_process_group("fake", store=store, rank=rank, world_size=job.mesh.num_ranks)
     try:
         with device_meshes_outside_modes(), own_fsdp_chunk_only():
-            mesh = build_device_mesh(job, "cpu")
+            mesh = build_device_mesh(job, device.type)
             with fake_tensor_mode() if fake_tensors else contextlib.nullcontext():
                 yield World(
                     job=job,
                     rank=rank,
-                    device=torch.device("cpu"),
+                    device=device,
                     mesh=mesh,
                     kernels=kernels,
                     communicates=False,
