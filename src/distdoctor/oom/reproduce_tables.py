@@ -77,8 +77,20 @@ def _strategies(facts: ReproduceFacts, unit: str, divisor: int) -> Table:
         ),
         rows=tuple(_strategy_row(each, divisor) for each in facts.combinations),
         place="first",
-        note=None if facts.on_gpu else "On the CPU; the formulas count CUDA's kernels.",
+        note=_strategies_note(facts),
     )
+
+
+def _strategies_note(facts: ReproduceFacts) -> str | None:
+    """Whose kernels and whose partitioning it was."""
+    notes = [] if facts.on_gpu else ["On the CPU; the formulas count CUDA's kernels."]
+    by_maker: dict[str, list[str]] = {}
+    for each in facts.combinations:
+        maker = next((part.made_by for part in each.parts if part.made_by), "")
+        if maker:
+            by_maker.setdefault(maker, []).append(each.name)
+    notes += [f"{', '.join(names)}: {maker}." for maker, names in by_maker.items()]
+    return " ".join(notes) or None
 
 
 def _strategy_row(combination: Reproduced, divisor: int) -> tuple[Scalar, ...]:

@@ -81,6 +81,8 @@ class RankPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     rank: int
     outcome: Outcome = Outcome.UNFINISHED
+    made_by: str = ""
+    """Whose code partitioned states, where it was not torch's."""
     at: At = At()
     """Where its program was when it last told."""
     steps_done: int = 0

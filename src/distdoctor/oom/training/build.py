@@ -10,7 +10,7 @@ from torch import nn
 
 from distdoctor.oom.facts.estimate import Category
 from distdoctor.oom.formulas.pipeline import layers_of_stages
-from distdoctor.oom.job import Job
+from distdoctor.oom.job import DEEPSPEED, Job
 from distdoctor.oom.memory.log import Phase
 from distdoctor.oom.settings import DataParallel, Offload, Precision
 from distdoctor.oom.training import (
@@ -29,7 +29,7 @@ from distdoctor.oom.training.ddp import Replicated, ZeroRedundancy
 from distdoctor.oom.training.fsdp2 import FullyShard
 from distdoctor.oom.training.loop import TrainingLoop
 from distdoctor.oom.training.model import ModelOptions, Transformer
-from distdoctor.oom.training.zero import zero
+from distdoctor.oom.training.zero import partitioned_by, zero
 
 _STRATEGIES: dict[DataParallel, Callable[[list[Transformer], World], DataParallelism]] = {
     DataParallel.NONE: DataParallelism,
@@ -69,6 +69,11 @@ def why_not(job: Job) -> str | None:
         or pipeline_parallel.why_not(job)
         or context_parallel.why_not(job)
     )
+
+
+def made_by(world: World) -> str:
+    """Whose code partitions states, where it is not torch's; empty where it is."""
+    return partitioned_by(world) if world.job.strategy in DEEPSPEED else ""
 
 
 def build_program(world: World, observer: Observer) -> Program:

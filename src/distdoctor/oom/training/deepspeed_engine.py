@@ -114,6 +114,7 @@ class DeepSpeedZero(DataParallelism):
         if self.engine is not None:
             with quiet():
                 self.engine.destroy()
+                _forget_groups()
             self.engine = None
 
     # What is what. DeepSpeed's attributes may go; then bytes are told apart by where they lived.
@@ -232,3 +233,15 @@ def _tensors(found: Any) -> list[torch.Tensor]:
     if not isinstance(found, list | tuple | set | type({}.values())):
         return []
     return [tensor for each in found for tensor in _tensors(each)]
+
+
+def _forget_groups() -> None:
+    """DeepSpeed keeps process groups in module globals; the next program brings a default group of its own."""
+    from deepspeed.comm import comm
+    from deepspeed.utils import groups
+
+    comm.cdb = None
+    groups._WORLD_GROUP = None
+    groups.mesh_device = None
+    for name in ("_ALL_TO_ALL_GROUP", "_EXPERT_PARALLEL_GROUP", "_EXPERT_DATA_PARALLEL_GROUP"):
+        getattr(groups, name, {}).clear()

@@ -76,6 +76,14 @@ class GroupedExperts(nn.Module):
             self.register_parameter(name, nn.Parameter(parameter.detach()[first : first + count].clone()))
 
 
+class Gate(nn.Linear):
+    """Scores of tokens; called as a module, so that whoever gathers parameters before a call (ZeRO-3) sees it."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(…, hidden) to (…, scores)."""
+        return F.linear(x, own(self.weight), None if self.bias is None else own(self.bias))
+
+
 class MixtureOfExpertsLayer(FeedForward):
     """Each token visits the experts that the router gives the highest scores, and the shared experts."""
 
@@ -88,10 +96,10 @@ class MixtureOfExpertsLayer(FeedForward):
         self.top_k = moe.experts_per_token
         self.is_balanced = options.balanced_routing
         self.imbalance = options.expert_imbalance
-        self.router = nn.Linear(shape.hidden_size, moe.num_experts, bias=shape.has_mlp_bias)
+        self.router = Gate(shape.hidden_size, moe.num_experts, bias=shape.has_mlp_bias)
         self.experts = GroupedExperts(shape, moe)
         self.shared_experts = make_mlp(shape, moe.shared_ffn_size) if moe.shared_ffn_size else None
-        self.shared_gate = nn.Linear(shape.hidden_size, 1, bias=False) if moe.has_shared_gate else None
+        self.shared_gate = Gate(shape.hidden_size, 1, bias=False) if moe.has_shared_gate else None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(batch, sequence, hidden) to the same; under sequence parallelism each rank routes its own tokens."""
@@ -111,8 +119,7 @@ class MixtureOfExpertsLayer(FeedForward):
 
     def _route(self, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Weights, fp32, and numbers of the experts of each token: (tokens, experts per token)."""
-        bias = self.router.bias
-        scores = F.linear(tokens, own(self.router.weight), None if bias is None else own(bias))
+        scores = self.router(tokens)
         top = torch.softmax(scores.float(), dim=-1).topk(self.top_k, dim=-1)
         return top.values, top.indices
 
@@ -121,7 +128,7 @@ class MixtureOfExpertsLayer(FeedForward):
             return None
         out: torch.Tensor = self.shared_experts(x)
         if self.shared_gate is not None:
-            out = torch.sigmoid(F.linear(x, own(self.shared_gate.weight))) * out
+            out = torch.sigmoid(self.shared_gate(x)) * out
         return out
 
     def _through_experts(self, rows: torch.Tensor, way: Way) -> torch.Tensor:

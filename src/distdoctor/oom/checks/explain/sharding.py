@@ -49,7 +49,8 @@ def _actions(judged: Judged, facts: Explained) -> tuple[Action, ...]:
             ),
         )
     text = (
-        "lower `stage3_max_live_parameters`, `stage3_max_reuse_distance` and `stage3_prefetch_bucket_size`; very wide layers need tiling"
+        "lower `stage3_max_reuse_distance` and `stage3_prefetch_bucket_size` (`stage3_max_live_parameters` only limits "
+        "prefetching); very wide layers need tiling"
         if deepspeed
         else "wrap each transformer block, keep `reshard_after_forward=True`, and see that no unit is much larger than the others "
         "(embedding and head at the root)"

@@ -42,7 +42,7 @@ def read_model(reading: Reading, root: Section) -> None:
         return
     families = _families(reading, root, family)
     for each in families:
-        found = _preset(each, word)
+        found = preset_of_flavor(each, word)
         if found is not None:
             source = f"preset {found.name}, TorchTitan's {each} {word}"
             reading.set(
@@ -95,7 +95,8 @@ def _families(reading: Reading, root: Section, family: Entry | None) -> list[str
     return list(dict.fromkeys(found))
 
 
-def _preset(family: str, flavor: str) -> Preset | None:
+def preset_of_flavor(family: str, flavor: str) -> Preset | None:
+    """The published model that TorchTitan calls so; None where our table has none."""
     flavor = re.sub(r"_(?:flex_attn|varlen_attn|fused_qkv|sdpa)$", "", flavor.lower())
     known = _FLAVORS.get((family.lower(), flavor))
     return find_preset(known or f"{family}-{flavor}")

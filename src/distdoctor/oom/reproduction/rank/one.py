@@ -24,6 +24,7 @@ from distdoctor.oom.reproduction.rank import device_memory
 from distdoctor.oom.reproduction.rank.limit import OUT_OF_MEMORY, LimitedTracker, OverLimitError
 from distdoctor.oom.reproduction.rank.telling import PartTeller, at_of
 from distdoctor.oom.training.base import CannotRunError, Observer, Program, World
+from distdoctor.oom.training.build import made_by
 from distdoctor.oom.training.device_mesh import build_device_mesh
 from distdoctor.ranks.group.device import synchronize
 from distdoctor.ranks.group.joining import Joined
@@ -95,7 +96,9 @@ class CombinationRun:
     def _run(self, tracker: LimitedTracker) -> None:
         watchdog, name = self._joined.watchdog, self._combination.name
         watchdog.arrive(f"{name}: building the program", deadline_s=self._options.timeout_s * 2)
-        program = self._build(self._world(), tracker)
+        world = self._world()
+        program = self._build(world, tracker)
+        self._teller.change(made_by=made_by(world))
         watchdog.leave()
         try:
             for step in range(1, self._options.steps + 1):

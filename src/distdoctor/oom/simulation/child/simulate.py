@@ -13,7 +13,7 @@ import torch
 from distdoctor.oom.allocator.options import AllocatorOptions
 from distdoctor.oom.allocator.replay import replay
 from distdoctor.oom.facts.simulated import Capped, PhasePeak, Reserved, RoleSimulation
-from distdoctor.oom.job import Job, resolve
+from distdoctor.oom.job import DEEPSPEED, Job, resolve
 from distdoctor.oom.memory.categories import categories_of
 from distdoctor.oom.memory.log import MemoryLog
 from distdoctor.oom.memory.modules import bytes_by_module
@@ -26,6 +26,7 @@ from distdoctor.oom.simulation.roles import Role
 from distdoctor.oom.tracking.tracker import Tracker
 from distdoctor.oom.training.base import CannotRunError, Kernels
 from distdoctor.oom.training.build import build_program
+from distdoctor.oom.training.zero import OWN
 
 # Optimizer states appear in the first step, so that the second is the first whole one.
 NUM_STEPS = 2
@@ -39,7 +40,7 @@ def simulate_role(
     """What this kind of rank needs. Raises CannotRunError, and whatever torch raises for a program that fake tensors
     cannot run."""
     began = time.process_time()
-    notes: list[str] = []
+    notes = [f"ZeRO: {OWN}"] if job.strategy in DEEPSPEED else []
     log, how = _log(job, role, notes) if fold else (_run(job, role, role.chunks), _all(role))
     return told(log, role, how, notes, capacities_bytes=capacities_bytes, began=began)
 
