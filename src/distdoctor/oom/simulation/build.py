@@ -75,8 +75,7 @@ def _verdict(report: Report, facts: SimulationFacts) -> Verdict:
     worst = facts.simulation.worst
     about = f"{facts.model}, {facts.title}"
     if worst is None:
-        reason = facts.simulation.failures[0].reason if facts.simulation.failures else "nothing was asked"
-        title = f"cannot tell by simulation: {reason}"
+        title = f"cannot tell by simulation: {_why(facts)}"
         instead = ""
         if facts.estimate is not None:
             instead = f" By formula the worst rank needs {need_words(*facts.estimate.need_bytes)} GiB."
@@ -103,6 +102,14 @@ def _verdict(report: Report, facts: SimulationFacts) -> Verdict:
         summary=summary,
         confidence=Confidence.HIGH if _is_checked(facts) else Confidence.MEDIUM,
     )
+
+
+def _why(facts: SimulationFacts) -> str:
+    """The op that stood in the way, or the reason in words."""
+    if not facts.simulation.failures:
+        return "nothing was asked"
+    first = facts.simulation.failures[0]
+    return f"{first.op.removesuffix('.default')} gives no shape without values" if first.op else first.reason
 
 
 def _is_checked(facts: SimulationFacts) -> bool:

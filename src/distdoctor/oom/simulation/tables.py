@@ -65,7 +65,7 @@ def _breakdown(facts: SimulationFacts, worst: RoleSimulation) -> Table:
         needed = facts.estimate.need_bytes
         rows.append(
             (
-                "needed on the GPU",
+                "held on the GPU, with room",
                 *blank,
                 _range(reserved + low, reserved + high),
                 *((_range(*needed),) if estimated else ()),

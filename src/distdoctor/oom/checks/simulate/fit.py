@@ -48,9 +48,10 @@ def _found(facts: SimulationFacts, fit: Fit, gpu: str) -> Found:
         evidence = (*(peak_evidence(worst) if worst is not None else ()), _needed(facts, fit, gpu))
         explanation = "Context and NCCL are known as ranges only; with most of them there is no room."
         if facts.retries:
+            title = f"tight on {gpu}: fits only by giving cached memory back to the driver"
             explanation = (
-                f"The allocator would give cached memory back {facts.retries} times in two steps: each time "
-                "the GPU waits."
+                f"With room it would hold more than the GPU has; here the allocator gives cached memory back "
+                f"{facts.retries} times in two steps, and each time the GPU waits."
             )
     return Found(
         title=title,
@@ -91,7 +92,8 @@ def _refused(facts: SimulationFacts, capped: Capped, gpu: str) -> Evidence:
 
 def _needed(facts: SimulationFacts, fit: Fit, gpu: str) -> Evidence:
     return Evidence(
-        text=f"needs {gib(fit.need_low)} to {gib(fit.need_high)}: reserved by the allocator, context and NCCL",
+        text=f"with room it would hold {gib(fit.need_low)} to {gib(fit.need_high)}: reserved by the allocator, "
+        "context and NCCL",
         value=round(fit.need_low),
         unit="B",
         expected=f"at most {gib(fit.capacity)}",
