@@ -109,7 +109,7 @@ def _why(facts: SimulationFacts) -> str:
     if not facts.simulation.failures:
         return "nothing was asked"
     first = facts.simulation.failures[0]
-    return f"{first.op.removesuffix('.default')} gives no shape without values" if first.op else first.reason
+    return f"{first.op.removesuffix('.default')} cannot run under fake tensors" if first.op else first.reason
 
 
 def _is_checked(facts: SimulationFacts) -> bool:
