@@ -8,7 +8,7 @@ import typer
 
 from distdoctor.cli.job_words import Words
 from distdoctor.cli.oom_job_options import Configs, job_options
-from distdoctor.cli.options import output_options
+from distdoctor.cli.options import output_options, parse_duration
 from distdoctor.cli.output import Names, OutputOptions, emit, prepare_outputs
 from distdoctor.cli.request import make_request
 from distdoctor.errors import DistdoctorError, UsageError
@@ -49,7 +49,7 @@ def simulate(
         bool, typer.Option("--expandable-segments", help="judge with this setting of the allocator")
     ] = False,
     timeout: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", help="for each kind of rank")
+        float, typer.Option("--timeout", parser=parse_duration, metavar="TIME", help="for each kind of rank")
     ] = _DEFAULT_TIMEOUT_S,
     output: OutputOptions,
 ) -> None:
@@ -63,8 +63,6 @@ def simulate(
     from distdoctor.oom.simulation.run import simulated_facts
 
     prepared = prepare_outputs(output, Names(command="oom-simulate", host="job"))
-    if timeout <= 0:
-        raise UsageError("--timeout must be more than 0 seconds")
     if module is not None:
         facts, files = _of_module(
             words,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 
-from distdoctor.bounded_child import STEP_FD, ChildEnd, run_bounded
+from distdoctor.bounded_child import STEP_FD, ChildEnd, kill_running, run_bounded
 from distdoctor.oom.facts.simulated import ModelStates, SelfCheck, Simulation, SimulationFailure
 from distdoctor.oom.job import Job
 from distdoctor.oom.settings import Settings
@@ -28,6 +28,7 @@ _CHILD = "distdoctor.oom.simulation.child"
 _MAX_ANSWER = 8 << 20
 # A child holds about 0.4 GB and keeps one core busy. Our own choice.
 _MAX_AT_ONCE = 4
+_POLL_S = 0.1
 
 
 def simulate(
@@ -72,12 +73,26 @@ def _ask(questions: Sequence[Question], timeout_s: float, *, checks_itself: bool
     every = [*questions, *([Question()] if checks_itself else [])]
     at_once = max(1, min(_MAX_AT_ONCE, os.cpu_count() or 1))
     with ThreadPoolExecutor(max_workers=at_once) as pool:
-        answers = list(pool.map(lambda question: _one(question, timeout_s), every))
+        asked = [pool.submit(_one, question, timeout_s) for question in every]
+        try:
+            answers = [each.result() for each in asked]
+        except BaseException:  # Ctrl-C, or SIGTERM
+            _give_up(asked)
+            raise
     return Simulation(
         roles=tuple(answer.role for answer in answers if answer.role is not None),
         failures=tuple(answer.failure for answer in answers if answer.failure is not None),
         self_check=next((answer.self_check for answer in answers if answer.self_check is not None), None),
     )
+
+
+def _give_up(asked: Sequence[Future[Answer]]) -> None:
+    """End every child that runs, and start no other."""
+    waiting = {each for each in asked if not each.cancel()}
+    while waiting:
+        # Again, for one may just have been started.
+        kill_running()
+        waiting = wait(waiting, timeout=_POLL_S).not_done
 
 
 def _one(question: Question, timeout_s: float) -> Answer:

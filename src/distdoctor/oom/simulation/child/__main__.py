@@ -5,7 +5,11 @@ Prints of torch and of a user's own module go to stderr; the answer goes to a pi
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
+import select
+import signal
 import sys
 import warnings
 from collections.abc import Callable
@@ -22,11 +26,14 @@ from distdoctor.oom.simulation.messages import (
 from distdoctor.oom.simulation.roles import Role
 
 _MAX_REASON = 400
+_PR_SET_PDEATHSIG = 1
+"""linux/prctl.h"""
 
 
 def main(argv: list[str]) -> int:
     """Answer; the exit status is always 0, for a failure is an answer."""
     question, descriptor = decode_question(argv[0]), int(argv[1])
+    _end_with_parent(descriptor)
     os.dup2(2, 1)
     # Programs that a user's module starts have no business with it.
     os.set_inheritable(descriptor, False)
@@ -39,6 +46,17 @@ def main(argv: list[str]) -> int:
 
         tell(_answer(question, tell))
     return 0
+
+
+def _end_with_parent(descriptor: int) -> None:
+    """Nobody waits for an answer once whoever asked was killed: then the kernel ends this process, too."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    reader = select.poll()
+    # A pipe that nobody reads any more is in error, whatever is asked: it may have happened before the line above.
+    reader.register(descriptor, 0)
+    if reader.poll(0):
+        os._exit(1)
 
 
 def _answer(question: Question, tell: Callable[[Answer], None]) -> Answer:

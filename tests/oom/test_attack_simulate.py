@@ -1,0 +1,78 @@
+"""`oom simulate` is interrupted, killed, and asked for nonsense: it ends at once, in words, and leaves nobody behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+WITHIN_S = 60.0
+HANGS = "import os, time\nopen('pid', 'w').write(str(os.getpid()))\ntime.sleep(600)\n"
+
+
+@pytest.fixture
+def hanging(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], psutil.Process]]:
+    """A simulation whose user's module hangs as it is imported, and the child that does."""
+    (tmp_path / "hangs.py").write_text(HANGS)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "distdoctor", "oom", "simulate", "--module", "hangs:build"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process, psutil.Process(_number_in(tmp_path / "pid"))
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _number_in(path: Path) -> int:
+    until = time.monotonic() + WITHIN_S
+    while time.monotonic() < until:
+        if path.exists() and (text := path.read_text()):
+            return int(text)
+        time.sleep(0.05)
+    raise TimeoutError(f"{path} was not written")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_it_and_its_children_at_once(
+    hanging: tuple[subprocess.Popen[str], psutil.Process], number: signal.Signals, code: int
+) -> None:
+    process, child = hanging
+    began = time.monotonic()
+    process.send_signal(number)
+    assert process.wait(WITHIN_S) == code
+    assert time.monotonic() - began < WITHIN_S / 3
+    child.wait(5)
+
+
+def test_a_child_does_not_outlive_whoever_was_killed(
+    hanging: tuple[subprocess.Popen[str], psutil.Process],
+) -> None:
+    process, child = hanging
+    process.kill()
+    child.wait(10)
+    assert not child.is_running()
+
+
+@pytest.mark.parametrize("timeout", ["nan", "inf", "-1", "0", "1e300"])
+def test_a_time_that_is_none_is_a_usage_error(timeout: str) -> None:
+    found = subprocess.run(
+        [sys.executable, "-m", "distdoctor", "oom", "simulate", "--model", "tiny", "--timeout", timeout],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ,
+    )
+    assert found.returncode == 2
+    assert "--timeout" in found.stderr
