@@ -85,6 +85,41 @@ def current_autograd_node() -> Any:
     return None if current is None else current()
 
 
+def is_in_backward() -> bool:
+    """Whether autograd's engine runs a backward pass in this thread. `_current_graph_task_id`, in torch 2.1 to 2.13;
+    without it nobody can tell, and the answer is False."""
+    import torch
+
+    current = getattr(torch._C, "_current_graph_task_id", None)
+    return current is not None and current() != -1
+
+
+class Holders(NamedTuple):
+    """How many hold a tensor: C++ and Python objects, and those of its storage."""
+
+    tensor: int
+    python: int
+    storage: int
+
+
+def holders_of_first(tensors: Sequence[torch.Tensor]) -> Holders | None:
+    """Who holds the first of these tensors, the caller and this function included: comparable only between calls of the
+    same kind. `Tensor._use_count` and `_storage_Use_Count`, seen in torch 2.13; None where they are absent."""
+    import sys
+
+    import torch
+
+    count = getattr(torch.Tensor, "_use_count", None)
+    count_storage = getattr(torch._C, "_storage_Use_Count", None)
+    if count is None or count_storage is None:
+        return None
+    return Holders(
+        tensor=count(tensors[0]),
+        python=sys.getrefcount(tensors[0]),
+        storage=count_storage(tensors[0].untyped_storage()._cdata),
+    )
+
+
 def next_sequence_number() -> int:
     """The number that the next node of this thread's autograd graph gets. In torch 1.8 to 2.13."""
     from torch.autograd import _get_sequence_nr
@@ -713,3 +748,12 @@ def let_checkpoints_ignore_marks() -> None:
         ignored.update(
             (marks._record_function_enter_new.default, marks._record_function_exit._RecordFunction)
         )
+
+
+def say_device_type(device_type: str) -> None:
+    """What torch says is this machine's kind of device, for libraries that ask when they are imported.
+    `torch._utils._get_available_device_type`, in torch 2.1 to 2.13; other versions go on saying what they say."""
+    from torch import _utils
+
+    if hasattr(_utils, "_get_available_device_type"):
+        _utils._get_available_device_type = lambda: device_type

@@ -74,11 +74,11 @@ class Whereabouts:
             if match is not None:
                 layer = first_layer + order.setdefault(match[1], len(order))
             self._parts[id(module)] = (plain, layer)
-            for parameter in module.parameters(recurse=False):
-                self._parameters.setdefault(id(parameter), (plain, layer))
+            for tensor in (*module.parameters(recurse=False), *module.buffers(recurse=False)):
+                self._parameters.setdefault(id(tensor), (plain, layer))
 
     def part_of_parameter(self, parameter: object) -> Part:
-        """The module that a parameter belongs to."""
+        """The module that a parameter or a buffer belongs to."""
         return self._parameters.get(id(parameter), _OUTSIDE)
 
     def now(self, op: str) -> Place:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import gc
 import resource
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
 
 from distdoctor.oom.allocator.options import AllocatorOptions
 from distdoctor.oom.allocator.replay import replay
+from distdoctor.oom.facts.estimate import Category
 from distdoctor.oom.facts.simulated import Capped, PhasePeak, Reserved, RoleSimulation
 from distdoctor.oom.job import DEEPSPEED, Job, resolve
 from distdoctor.oom.memory.categories import categories_of
@@ -24,7 +25,7 @@ from distdoctor.oom.simulation.child.fake_world import fake_world
 from distdoctor.oom.simulation.folding import Fold, fold_of
 from distdoctor.oom.simulation.roles import Role
 from distdoctor.oom.tracking.tracker import Tracker
-from distdoctor.oom.training.base import CannotRunError, Kernels
+from distdoctor.oom.training.base import CannotRunError, Kernels, Observer, Program, World
 from distdoctor.oom.training.build import build_program
 from distdoctor.oom.training.zero import OWN
 
@@ -33,15 +34,27 @@ NUM_STEPS = 2
 # From the second micro-batch of an accumulation on every one finds the same memory in use.
 _ENOUGH_MICRO_BATCHES = 2
 
+Build = Callable[[World, Observer], Program]
+"""Makes a rank's program; its parameters are on the device and labelled."""
+
 
 def simulate_role(
-    job: Job, role: Role, *, fold: bool = True, capacities_bytes: Sequence[int] = ()
+    job: Job,
+    role: Role,
+    *,
+    fold: bool = True,
+    capacities_bytes: Sequence[int] = (),
+    build: Build = build_program,
+    tolerance_bytes: int = 0,
 ) -> RoleSimulation:
-    """What this kind of rank needs. Raises CannotRunError, and whatever torch raises for a program that fake tensors
-    cannot run."""
+    """What this kind of rank needs. `tolerance_bytes`: by how much few layers may miss more of them and still stand for
+    all. Raises CannotRunError, and whatever torch raises for a program that fake tensors cannot run."""
     began = time.process_time()
     notes = [f"ZeRO: {OWN}"] if job.strategy in DEEPSPEED else []
-    log, how = _log(job, role, notes) if fold else (_run(job, role, role.chunks), _all(role))
+    if fold:
+        log, how = _log(job, role, notes, build, tolerance_bytes)
+    else:
+        log, how = _run(job, role, role.chunks, build), _all(role)
     return told(log, role, how, notes, capacities_bytes=capacities_bytes, began=began)
 
 
@@ -84,17 +97,17 @@ def told(
     )
 
 
-def _log(job: Job, role: Role, notes: list[str]) -> tuple[MemoryLog, str]:
+def _log(job: Job, role: Role, notes: list[str], build: Build, tolerance_bytes: int) -> tuple[MemoryLog, str]:
     """The log of all layers, from a few of them where that is proven to be the same."""
     job = _fewer_micro_batches(job, notes)
     fold = fold_of(job, role.chunks)
     if fold.is_whole:
-        return _run(job, role, role.chunks), _all(role)
+        return _run(job, role, role.chunks, build), _all(role)
     more = fold_of(job, role.chunks, more=1)
-    few = _run(job, role, fold.chunks)
+    few = _run(job, role, fold.chunks, build)
     try:
         checked = unroll(few, _steps_between(fold, more))
-        agrees = _same(checked, _run(job, role, more.chunks))
+        agrees = _same(checked, _run(job, role, more.chunks, build), tolerance_bytes)
         if agrees:
             how = (
                 f"{fold.num_built} of {fold.num_layers} layers, the middle one repeated; "
@@ -104,7 +117,7 @@ def _log(job: Job, role: Role, notes: list[str]) -> tuple[MemoryLog, str]:
         notes.append("few layers did not stand for all, so all were simulated")
     except IrregularError as error:
         notes.append(f"few layers do not stand for all ({error}), so all were simulated")
-    return _run(job, role, role.chunks), _all(role)
+    return _run(job, role, role.chunks, build), _all(role)
 
 
 def _steps_between(fold: Fold, more: Fold) -> dict[int, int]:
@@ -113,14 +126,17 @@ def _steps_between(fold: Fold, more: Fold) -> dict[int, int]:
     return dict.fromkeys(fold.extra, 1) if more.num_built > fold.num_built else {}
 
 
-def _same(left: MemoryLog, right: MemoryLog) -> bool:
+def _same(left: MemoryLog, right: MemoryLog, tolerance_bytes: int) -> bool:
     """Whether two logs have the same peaks in all phases, by category."""
     found = [peaks_of(log, categories_of(log)) for log in (left, right)]
-    if found[0] is None or found[1] is None:
+    if found[0] is None or found[1] is None or found[0].by_phase.keys() != found[1].by_phase.keys():
         return False
-    return [(key, peak.num_bytes, peak.by_category) for key, peak in found[0].by_phase.items()] == [
-        (key, peak.num_bytes, peak.by_category) for key, peak in found[1].by_phase.items()
-    ]
+    return all(
+        abs(peak.by_category.get(category, 0) - found[1].by_phase[key].by_category.get(category, 0))
+        <= tolerance_bytes
+        for key, peak in found[0].by_phase.items()
+        for category in Category
+    )
 
 
 def _fewer_micro_batches(job: Job, notes: list[str]) -> Job:
@@ -134,12 +150,12 @@ def _fewer_micro_batches(job: Job, notes: list[str]) -> Job:
     return resolve(said)
 
 
-def _run(job: Job, role: Role, chunks: Sequence[Sequence[int]]) -> MemoryLog:
+def _run(job: Job, role: Role, chunks: Sequence[Sequence[int]], build: Build) -> MemoryLog:
     """Two steps under fake tensors."""
     built = tuple(tuple(chunk) for chunk in chunks)
     gc.collect()
     with fake_world(job, role.rank, kernels=Kernels.LIKE_CUDA, chunks=built) as world, Tracker() as tracker:
-        program = build_program(world, tracker)
+        program = build(world, tracker)
         try:
             for number in range(1, NUM_STEPS + 1):
                 program.step(number, tracker)
