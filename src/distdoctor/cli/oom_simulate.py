@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
@@ -15,7 +15,17 @@ from distdoctor.errors import DistdoctorError, UsageError
 
 if TYPE_CHECKING:
     from distdoctor.oom.simulation.facts import SimulationFacts
-    from distdoctor.report.model import InputFile
+    from distdoctor.report.model import InputFile, Table
+
+
+class How(TypedDict):
+    """How to simulate a job, whoever's model it is."""
+
+    timeout_s: float
+    all_stages: bool
+    fold: bool
+    expandable_segments: bool
+
 
 _DEFAULT_TIMEOUT_S = 300.0
 
@@ -32,6 +42,14 @@ def simulate(
             "--module",
             metavar="PKG.MOD:FUNC",
             help="your own: a function that returns an nn.Module, and perhaps its inputs; its code is run",
+        ),
+    ] = None,
+    torchtitan: Annotated[
+        str | None,
+        typer.Option(
+            "--torchtitan",
+            metavar="FAMILY:FLAVOR",
+            help="TorchTitan's own model and parallelisms, llama3:8B, where it is installed",
         ),
     ] = None,
     inputs: Annotated[
@@ -61,8 +79,13 @@ def simulate(
     from distdoctor.oom.job import resolve
     from distdoctor.oom.simulation.build import simulation_report
     from distdoctor.oom.simulation.run import simulated_facts
+    from distdoctor.oom.simulation.titan_facts import titan_facts
+    from distdoctor.oom.simulation.torchtitan import parse_titan, require_torchtitan, titan_settings
 
     prepared = prepare_outputs(output, Names(command="oom-simulate", host="job"))
+    if module is not None and torchtitan is not None:
+        raise UsageError("--module and --torchtitan exclude one another", hint="give one or the other")
+    tables: tuple[Table, ...] = ()
     if module is not None:
         facts, files = _of_module(
             words,
@@ -76,17 +99,24 @@ def simulate(
         if inputs:
             raise UsageError("--inputs belongs to --module", hint="a known model draws its own tokens")
         settings, cluster, files = settings_of_words(words, tuple(config or ()))
-        resolve(settings)
+        model = parse_titan(torchtitan) if torchtitan is not None else None
+        resolve(settings if model is None else titan_settings(model, settings))
         require_torch()
-        facts = simulated_facts(
-            settings,
-            cluster,
-            timeout_s=timeout,
-            all_stages=all_stages,
-            fold=not whole,
-            expandable_segments=expandable_segments,
-        )
-    report = simulation_report(make_request(output, command="oom-simulate"), facts, inputs=files)
+        how: How = {
+            "timeout_s": timeout,
+            "all_stages": all_stages,
+            "fold": not whole,
+            "expandable_segments": expandable_segments,
+        }
+        if model is None:
+            facts = simulated_facts(settings, cluster, **how)
+        else:
+            require_torchtitan()
+            facts, beside = titan_facts(model, settings, cluster, **how)
+            tables = (beside,) if beside is not None else ()
+    report = simulation_report(
+        make_request(output, command="oom-simulate"), facts, inputs=files, more_tables=tables
+    )
     raise typer.Exit(emit(report, prepared))
 
 

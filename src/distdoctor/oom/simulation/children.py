@@ -22,6 +22,7 @@ from distdoctor.oom.simulation.messages import (
 )
 from distdoctor.oom.simulation.own_job import job_of_module
 from distdoctor.oom.simulation.roles import Role, roles_of
+from distdoctor.oom.simulation.torchtitan import TitanModel
 
 _CHILD = "distdoctor.oom.simulation.child"
 # Answers are some 100 KB.
@@ -40,12 +41,20 @@ def simulate(
     all_stages: bool = False,
     fold: bool = True,
     checks_itself: bool = True,
+    torchtitan: TitanModel | None = None,
 ) -> Simulation:
     """Every kind of rank of a job, in children of this interpreter. `timeout_s` is for each of them;
-    `capacities_bytes`: what the allocator can have on the GPU in question."""
+    `capacities_bytes`: what the allocator can have on the GPU in question; `torchtitan`: whose model it is, where not
+    ours."""
     roles = roles_of(job, all_stages=all_stages)
     questions = [
-        Question(settings=settings, role=role, fold=fold, capacities_bytes=tuple(capacities_bytes))
+        Question(
+            settings=settings,
+            role=role,
+            fold=fold,
+            capacities_bytes=tuple(capacities_bytes),
+            torchtitan=torchtitan,
+        )
         for role in roles
     ]
     return _ask(questions, timeout_s, checks_itself=checks_itself)

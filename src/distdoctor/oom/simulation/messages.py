@@ -9,6 +9,7 @@ import msgspec
 from distdoctor.oom.facts.simulated import ModelStates, RoleSimulation, SelfCheck, SimulationFailure
 from distdoctor.oom.settings import Settings
 from distdoctor.oom.simulation.roles import Role
+from distdoctor.oom.simulation.torchtitan import TitanModel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +37,8 @@ class Question:
     capacities_bytes: tuple[int, ...] = ()
     """What the allocator can have at most, where a GPU was named."""
     own_module: OwnModule | None = None
+    torchtitan: TitanModel | None = None
+    """Whose code does the job; None: ours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

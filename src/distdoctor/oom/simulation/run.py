@@ -10,6 +10,7 @@ from distdoctor.oom.job import resolve
 from distdoctor.oom.settings import Settings
 from distdoctor.oom.simulation.children import simulate
 from distdoctor.oom.simulation.facts import SimulationFacts, capacities_of
+from distdoctor.oom.simulation.torchtitan import TitanModel
 
 TIMEOUT_S = 300.0
 """For each kind of rank; a large pipeline takes 20 s. Our own choice."""
@@ -29,8 +30,9 @@ def simulated_facts(
     fold: bool = True,
     expandable_segments: bool = False,
     checks_itself: bool = True,
+    torchtitan: TitanModel | None = None,
 ) -> SimulationFacts:
-    """Simulates in children. Raises UsageError for settings that cannot be."""
+    """Simulates in children, with TorchTitan's code where its model is named. Raises UsageError for settings that cannot be."""
     job = resolve(settings)
     estimated = estimate(job)
     outside = (
@@ -46,9 +48,10 @@ def simulated_facts(
             all_stages=all_stages,
             fold=fold,
             checks_itself=checks_itself,
+            torchtitan=torchtitan,
         ),
         title=estimated.title,
-        model=job.model.name,
+        model=job.model.name if torchtitan is None else str(torchtitan),
         job=job,
         estimate=estimated,
         cluster=cluster,

@@ -36,6 +36,7 @@ _DEBUG_MODEL = ModelShape(
 )
 
 INSTALL = "pip install torchtitan triton, in the job's environment"
+WITHOUT_TITAN = "leave --torchtitan out: the same model is simulated by our own code"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,5 +143,5 @@ def require_torchtitan() -> None:
     if find_spec("torchtitan") is None:
         raise DistdoctorError(
             "no torchtitan in this Python, and --torchtitan runs TorchTitan's own code",
-            hint=f"{INSTALL}; or leave --torchtitan out: the same model is simulated by our own code",
+            hint=f"{INSTALL}; or {WITHOUT_TITAN}",
         )

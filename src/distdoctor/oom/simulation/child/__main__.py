@@ -13,9 +13,11 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 
-from distdoctor.oom.facts.simulated import ModelStates, SelfCheck, SimulationFailure
+from distdoctor.oom.facts.simulated import ModelStates, RoleSimulation, SelfCheck, SimulationFailure
 from distdoctor.oom.job import resolve
+from distdoctor.oom.settings import Settings
 from distdoctor.oom.simulation.messages import (
     Answer,
     OwnModule,
@@ -24,6 +26,7 @@ from distdoctor.oom.simulation.messages import (
     encode_answer,
 )
 from distdoctor.oom.simulation.roles import Role
+from distdoctor.oom.simulation.torchtitan import WITHOUT_TITAN
 
 _MAX_REASON = 400
 _PR_SET_PDEATHSIG = 1
@@ -66,20 +69,31 @@ def _answer(question: Question, tell: Callable[[Answer], None]) -> Answer:
     try:
         if question.own_module is not None:
             return _of_own_module(question.own_module, role, question.capacities_bytes, tell)
-        from distdoctor.oom.simulation.child.simulate import simulate_role
-
         if question.settings is None:
             raise ValueError("neither a job nor a module")
-        return Answer(
-            role=simulate_role(
-                resolve(question.settings),
-                role,
-                fold=question.fold,
-                capacities_bytes=question.capacities_bytes,
-            )
-        )
+        return Answer(role=_of_job(question, question.settings, role))
     except Exception as error:  # foreign code runs: torch, and perhaps a user's own
-        return Answer(failure=_failure(error, role.words, role.rank))
+        failure = _failure(error, role.words, role.rank)
+        if question.torchtitan is not None:
+            failure = replace(failure, advice=WITHOUT_TITAN)
+        return Answer(failure=failure)
+
+
+def _of_job(question: Question, settings: Settings, role: Role) -> RoleSimulation:
+    job = resolve(settings)
+    if question.torchtitan is not None:
+        from distdoctor.oom.simulation.child.torchtitan_program import simulate_torchtitan
+
+        return simulate_torchtitan(
+            question.torchtitan,
+            job,
+            role,
+            fold=question.fold,
+            capacities_bytes=question.capacities_bytes,
+        )
+    from distdoctor.oom.simulation.child.simulate import simulate_role
+
+    return simulate_role(job, role, fold=question.fold, capacities_bytes=question.capacities_bytes)
 
 
 def _of_own_module(
