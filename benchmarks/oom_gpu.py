@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 import time
@@ -32,8 +33,11 @@ from distdoctor.oom.simulation.children import simulate
 CHILD = Path(__file__).with_name("oom_gpu_child.py")
 # One run takes some 8 s on a GPU, most of it imports; a busy host with two cores may need ten times as long.
 ROW_TIMEOUT_S = 60.0
-# Two of these jobs fit on a GPU with 80 GB at once, and allocators of two processes do not know of one another.
-AT_ONCE = 2
+# After the time limit what was begun has so long.
+GRACE_S = 18.0
+# The largest of the jobs reserves some 30 GiB. Allocators of two processes do not know of one another.
+GIB_OF_A_ROW = 34
+MOST_AT_ONCE = 4
 # Each simulation keeps one core busy.
 SIMULATIONS_AT_ONCE = 4
 
@@ -54,7 +58,7 @@ def main() -> int:
     device = "cuda" if has_gpu() else "cpu"
     rows = [row for row in (gpu_rows() if device == "cuda" else cpu_rows()) if options.only in row.name]
     before = smi() if device == "cuda" else ""
-    found = compare(rows, device, until=time.monotonic() + options.time_limit)
+    found = compare(rows, device, until=time.monotonic() + options.time_limit, at_once=at_once(before))
     text = markdown(found, device=device, driver_says=before)
     print(text)
     if options.output:
@@ -90,7 +94,13 @@ def smi() -> str:
     return end.stdout.strip() or end.stderr.strip()
 
 
-def compare(rows: Sequence[Row], device: str, *, until: float) -> list[Compared]:
+def at_once(driver_says: str) -> int:
+    """How many rows a GPU has room for: its memory is the first number of MiB that its driver tells."""
+    told = re.search(r"(\d+) MiB", driver_says)
+    return max(1, min(MOST_AT_ONCE, int(told[1]) // 1024 // GIB_OF_A_ROW)) if told else 1
+
+
+def compare(rows: Sequence[Row], device: str, *, until: float, at_once: int = 1) -> list[Compared]:
     """Every row that can be begun before `until` (of the monotonic clock), those that run alone first."""
     with ThreadPoolExecutor(SIMULATIONS_AT_ONCE if device == "cuda" else 1) as simulations:
         # Rows of one job share a simulation: it is begun once.
@@ -98,7 +108,7 @@ def compare(rows: Sequence[Row], device: str, *, until: float) -> list[Compared]
         futures = {settings: simulations.submit(simulated_in_time, settings, until) for settings in jobs}
         measured = {row.name: measured_in_time(row, device, until) for row in rows if row.is_alone}
         together = [row for row in rows if not row.is_alone]
-        with ThreadPoolExecutor(AT_ONCE if device == "cuda" else 1) as runs:
+        with ThreadPoolExecutor(at_once) as runs:
             answers = runs.map(lambda row: measured_in_time(row, device, until), together)
             measured |= {row.name: answer for row, answer in zip(together, answers, strict=True)}
         return [
@@ -118,30 +128,35 @@ def measured_in_time(row: Row, device: str, until: float) -> Measured:
     """The run of a row, or why there was none."""
     if time.monotonic() > until:
         return Measured(error="not begun: out of time")
-    return measure(row, device)
+    return measure(row, device, seconds_left(until))
 
 
 def simulated_in_time(settings: Settings, until: float) -> Simulated:
     """The simulation of a job, or why there was none."""
     if time.monotonic() > until:
         return Simulated(error="not begun: out of time")
-    return simulation_of(settings)
+    return simulation_of(settings, seconds_left(until))
 
 
-def measure(row: Row, device: str) -> Measured:
+def seconds_left(until: float) -> float:
+    """For a row that is begun now."""
+    return max(1.0, min(ROW_TIMEOUT_S, until + GRACE_S - time.monotonic()))
+
+
+def measure(row: Row, device: str, timeout_s: float = ROW_TIMEOUT_S) -> Measured:
     """One run, in a process of its own that is ended when it takes too long."""
     question = Question(
         settings=row.settings, group=row.group, expandable_segments=row.expandable_segments, device=device
     )
     argv = [sys.executable, str(CHILD), msgspec.json.encode(question).decode()]
-    end = run_bounded(argv, environ(row), ROW_TIMEOUT_S)
+    end = run_bounded(argv, environ(row), timeout_s)
     lines = end.stdout.strip().splitlines()
     try:
         return msgspec.json.decode(lines[-1] if lines else "", type=Measured)
     except msgspec.DecodeError:
         pass
     if end.timed_out:
-        return Measured(error=f"not done after {ROW_TIMEOUT_S:g} s")
+        return Measured(error=f"not done after {timeout_s:.0f} s")
     last = next(iter(reversed(end.stderr.strip().splitlines())), "it said nothing")
     return Measured(error=f"the child ended with status {end.returncode}: {last}"[:400])
 
@@ -156,9 +171,9 @@ def environ(row: Row) -> dict[str, str]:
     return kept
 
 
-def simulation_of(settings: Settings) -> Simulated:
+def simulation_of(settings: Settings, timeout_s: float = ROW_TIMEOUT_S) -> Simulated:
     """As `oom simulate` does it, in a child without a GPU."""
-    found = simulate(resolve(settings), settings, timeout_s=ROW_TIMEOUT_S, checks_itself=False)
+    found = simulate(resolve(settings), settings, timeout_s=timeout_s, checks_itself=False)
     worst = found.worst
     if worst is None:
         return Simulated(error=found.failures[0].reason if found.failures else "nothing was simulated")

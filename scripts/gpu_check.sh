@@ -3,9 +3,11 @@
 #
 #   scripts/gpu_check.sh [OUT]      OUT: folder for results (default build/gpu_check)
 #
+# STAGES='oom_' runs only stages whose names match this pattern; TOTAL_S is the limit of all together (default 480).
 # It makes no environment and downloads nothing: python3 of the machine with its torch, our sources by PYTHONPATH,
 # and wheels from .whl/ when that folder is there (installed beside, not into, the machine's Python).
-# Each stage has its own limit and result file, the most important first. A stage that fails does not stop the next.
+# Each stage has its own limit and result file, the most important first. A stage that fails does not stop the next; one
+# for which no time is left is left out, and the summary says so.
 # Without a GPU the same stages run and say so: that is the rehearsal.
 set -u
 cd "$(dirname "$0")/.."
@@ -22,10 +24,20 @@ fi
 
 summary="$out/summary.txt"
 : >"$summary"
+total_s=${TOTAL_S:-480}
+# What a stage needs at least to say anything.
+least_s=10
 
 stage() { # name limit_s command...
   local name=$1 limit=$2
   shift 2
+  [[ $name =~ ${STAGES:-.} ]] || return 0
+  local left=$((total_s - SECONDS))
+  if ((left < least_s)); then
+    printf '%-22s left out: %s s were used up\n' "$name" "$total_s" | tee -a "$summary"
+    return 0
+  fi
+  ((limit > left - 5)) && limit=$((left - 5))
   local began=$SECONDS
   timeout -k 5 "$limit" "$@" >"$out/$name.out" 2>"$out/$name.err"
   local rc=$?
@@ -36,10 +48,16 @@ dd() { "$python" -m distdoctor "$@"; }
 export -f dd
 export python
 
+timeout 60 "$python" -c 'import sys, torch; sys.exit(0 if torch.cuda.is_available() else 3)' 2>/dev/null ||
+  echo 'not checked on a GPU: torch finds none here, this is a rehearsal' | tee -a "$summary"
 stage machine 20 bash -c 'uname -a; nvidia-smi; "$python" -c "import torch; print(torch.__version__, torch.version.cuda)"'
 # A real out-of-memory error: the message and the memory snapshot that torch leaves, and what we read in them.
 stage oom_record 60 bash -c "'$python' scripts/record_memory_snapshot.py '$out/oom_snapshot.pickle' >'$out/oom_message.txt'; rc=\$?; cat '$out/oom_message.txt'; exit \$rc"
 stage oom_explain 30 bash -c "dd oom explain '$out/oom_message.txt' '$out/oom_snapshot.pickle' -v --format text -o '$out/oom.json' -o '$out/oom.html' --force"
+# Below what a rank needs, in forward, backward and the step: its own count beside what `oom explain` reads in its snapshot.
+stage oom_limit 60 "$python" scripts/check_oom_limit.py "$out/oom_limit"
+# `oom simulate` beside real tensors: allocated and reserved, phases, and what differs for a known reason.
+stage oom_measure 120 "$python" benchmarks/oom_gpu.py --time-limit "${OOM_MEASURE_S:-95}" -o "$out/oom_measure.md" --json "$out/oom_measure.json"
 # One rank on NCCL: no crash, busbw n/a, version and transport read. Its own log is asked for and read back.
 stage bench_one 90 "$python" -m torch.distributed.run --standalone --nproc-per-node 1 -m distdoctor nccl-bench \
   --time-limit 40s --max-bytes 256M --collectives all -v --format text -o "$out/bench_one.json" --force
