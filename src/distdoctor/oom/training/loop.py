@@ -35,8 +35,11 @@ class TrainingLoop(Program):
             self._data.label_gradients()
         observer.at(Phase.OPTIMIZER_STEP, step=number)
         value = None if self._world.is_fake or loss is None else float(loss.detach())
-        self._data.step()
-        self._data.label_states()
+        try:
+            self._data.step()
+        finally:
+            # A step that ran out of memory has made some of them.
+            self._data.label_states()
         return value
 
     def _micro_batch(self, number: int, micro_batch: int, observer: Observer) -> torch.Tensor:

@@ -111,8 +111,11 @@ class PipelineProgram(Program):
         value = None
         if losses and not self._world.is_fake:
             value = sum(float(loss.detach()) for loss in losses) / len(losses)
-        self._data.step()
-        self._data.label_states()
+        try:
+            self._data.step()
+        finally:
+            # A step that ran out of memory has made some of them.
+            self._data.label_states()
         return value
 
     def _run(self, sequences: dict[str, torch.Tensor], losses: list[torch.Tensor]) -> None:

@@ -131,7 +131,11 @@ def _actions(combination: Reproduced, event: OutOfMemory) -> tuple[Action, ...]:
             f"--micro-batch {job.micro_batch} --seq-len {job.seq_len} --compare",
         )
     ]
-    if event.snapshot and event.snapshot.endswith(".pickle"):
+    if event.snapshot is None:
+        actions.append(
+            Action(team=Team.JOB_OWNER, text="again with `--snapshot DIR`, to keep what each rank held")
+        )
+    elif event.snapshot.endswith(".pickle"):
         actions.insert(
             0,
             Action(
