@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_leaves
 
 from distdoctor.oom.facts.estimate import Category
 from distdoctor.oom.memory.log import Event, MemoryLog, Origin, Phase, Place, Storage
+from distdoctor.oom.tracking.gradient_sums import is_sum_in_place, of_a_free_gradient
 from distdoctor.oom.tracking.origins import origin_of_caller
 from distdoctor.oom.tracking.whereabouts import Whereabouts
 from distdoctor.torch_private import active_fake_mode, current_stream_key, local_tensors, resize_hook
@@ -50,6 +51,7 @@ class Tracker(TorchDispatchMode):
 
     def __enter__(self) -> Tracker:
         self._fake_mode = active_fake_mode()
+        of_a_free_gradient()
         self._streams[current_stream_key(self._device_type)] = 0
         self._resizes = resize_hook(self._resized)
         self._resizes.__enter__()
@@ -99,6 +101,8 @@ class Tracker(TorchDispatchMode):
             return args[0]
         if self._asks_for_value_in_step(func):
             return _ANY_VALUE
+        if is_sum_in_place(func, args, kwargs, sys._getframe().f_back):
+            func = torch.ops.aten.add_.Tensor
         try:
             result = self.run(func, args, kwargs or {})
         except Exception as error:
