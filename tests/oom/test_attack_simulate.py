@@ -76,3 +76,34 @@ def test_a_time_that_is_none_is_a_usage_error(timeout: str) -> None:
     )
     assert found.returncode == 2
     assert "--timeout" in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("simulate", "--params", "8B"), 2),
+        # What is found by formula stays.
+        (("fit", "--params", "70B", "--on", "8xa100-40gb"), 0),
+    ],
+)
+def test_a_number_of_parameters_alone_is_no_bug(arguments: tuple[str, ...], code: int) -> None:
+    found = subprocess.run(
+        [sys.executable, "-m", "distdoctor", "oom", *arguments, "--fail-on", "never"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "bug" not in found.stderr
+    assert found.returncode == code
+
+
+def test_muon_is_not_blamed_on_torch() -> None:
+    pytest.importorskip("torch")
+    from distdoctor.oom.job import resolve
+    from distdoctor.oom.models.presets import preset
+    from distdoctor.oom.settings import Optimizer, Settings
+    from distdoctor.oom.training.base import CannotRunError
+    from distdoctor.oom.training.optimizers import optimizer_class
+
+    with pytest.raises(CannotRunError, match="estimated only"):
+        optimizer_class(resolve(Settings(model=preset("tiny"), optimizer=Optimizer.MUON)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from distdoctor.errors import UsageError
 from distdoctor.oom.search.confirm import Confirmed
 from distdoctor.oom.settings import Settings
 from distdoctor.oom.simulation.run import simulated_facts
@@ -11,7 +12,10 @@ _MAX_WORDS = 100
 
 def confirm_by_simulation(settings: Settings) -> Confirmed | str:
     """The figures of every kind of rank's worst; why there are none where one could not be simulated."""
-    facts = simulated_facts(settings, None, checks_itself=False)
+    try:
+        facts = simulated_facts(settings, None, checks_itself=False)
+    except UsageError as error:
+        return str(error)[:_MAX_WORDS]
     worst = facts.simulation.worst
     if facts.simulation.failures or worst is None:
         failures = facts.simulation.failures

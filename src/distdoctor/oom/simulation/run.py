@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
+from distdoctor.errors import UsageError
 from distdoctor.oom.catalog.gpus import Cluster
 from distdoctor.oom.estimate import estimate
 from distdoctor.oom.job import resolve
@@ -32,8 +33,14 @@ def simulated_facts(
     checks_itself: bool = True,
     torchtitan: TitanModel | None = None,
 ) -> SimulationFacts:
-    """Simulates in children, with TorchTitan's code where its model is named. Raises UsageError for settings that cannot be."""
+    """Simulates in children, with TorchTitan's code where its model is named. Raises UsageError for settings that cannot
+    be, and for a model of which only the number of parameters is known."""
     job = resolve(settings)
+    if job.shape is None:
+        raise UsageError(
+            "a simulation needs the model's shape, not its number of parameters alone",
+            hint="give --model NAME or config.json, or --layers, --hidden, --heads and --vocab; or `oom estimate`",
+        )
     estimated = estimate(job)
     outside = (
         sum(each.low_bytes for each in estimated.outside),

@@ -30,6 +30,10 @@ def optimizer_class(job: Job) -> tuple[type[torch.optim.Optimizer], dict[str, An
         Optimizer.ADAFACTOR: ("Adafactor", {"foreach": job.optimizer_loop is OptimizerLoop.FOREACH}),
         Optimizer.MUON: ("Muon", {}),
     }
+    if job.optimizer is Optimizer.MUON and job.shape is not None:
+        raise CannotRunError(
+            "torch's Muon steps matrices alone, and every model has vectors, too; beside AdamW it is estimated only"
+        )
     name, arguments = known.get(job.optimizer, ("", {}))
     kind = getattr(torch.optim, name, None) if name else None
     if kind is None:
