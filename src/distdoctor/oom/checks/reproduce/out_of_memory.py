@@ -43,7 +43,9 @@ def _found(facts: ReproduceFacts, combination: Reproduced) -> Found:
         severity=Severity.CRITICAL,
         evidence=tuple(line for parts in _alike(hit)[:_MAX_SHOWN] for line in _evidence(parts))
         + _others(combination, ranks),
-        explanation=_explanation(facts, first, several=len(hit) > 1),
+        explanation=_explanation(
+            facts, first, several=len(hit) > 1, alone=combination.job.mesh.num_ranks == 1
+        ),
         actions=_actions(combination, first),
         scope=scope_of(facts, ranks),
         cause_class="capacity",
@@ -110,15 +112,17 @@ def _others(combination: Reproduced, ranks: Sequence[int]) -> tuple[Evidence, ..
     return (Evidence(text=text, source="what each rank told of its end"),)
 
 
-def _explanation(facts: ReproduceFacts, event: OutOfMemory, *, several: bool) -> str:
-    who_ran_out = (
-        "All these ranks met the limit at about the same place" if several else "The others had room"
-    )
-    limit = ""
+def _explanation(facts: ReproduceFacts, event: OutOfMemory, *, several: bool, alone: bool) -> str:
+    if several:
+        words = "All these ranks met the limit at about the same place."
+    elif alone:
+        words = "One rank ran, so that there is no other to compare it with."
+    else:
+        words = "The others had room; a rank that holds more than its peers is the one to look at."
     if facts.memory_limit_bytes is not None:
-        limit = f" The limit of {format_bytes(facts.memory_limit_bytes)} was asked for; refused by {event.enforced_by}."
-    cause = "" if several else "; a rank that holds more than its peers is the one to look at"
-    return f"{who_ran_out}{cause}.{limit}"
+        limit = format_bytes(facts.memory_limit_bytes)
+        words += f" The limit of {limit} was asked for; refused by {event.enforced_by}."
+    return words
 
 
 def _actions(combination: Reproduced, event: OutOfMemory) -> tuple[Action, ...]:
