@@ -107,3 +107,21 @@ def test_muon_is_not_blamed_on_torch() -> None:
 
     with pytest.raises(CannotRunError, match="estimated only"):
         optimizer_class(resolve(Settings(model=preset("tiny"), optimizer=Optimizer.MUON)))
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (signal.SIGKILL, "ended by signal 9 (SIGKILL); too little memory on this host?"),
+        (signal.SIGSEGV, "ended by signal 11 (SIGSEGV)"),
+    ],
+)
+def test_only_a_kill_suggests_too_little_memory(tmp_path: Path, number: signal.Signals, words: str) -> None:
+    from distdoctor.oom.simulation.children import simulate_module
+    from distdoctor.oom.simulation.own_job import own_module_of
+
+    pytest.importorskip("torch")
+    (tmp_path / "dies.py").write_text(f"import os\nos.kill(os.getpid(), {int(number)})\n")
+    module = own_module_of("dies:build", folder=str(tmp_path))
+    simulation = simulate_module(module, timeout_s=WITHIN_S, checks_itself=False)
+    assert simulation.failures[0].reason.endswith(words)

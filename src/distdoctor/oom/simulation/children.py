@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -131,11 +132,21 @@ def _why(end: ChildEnd, timeout_s: float, *, is_own: bool) -> str:
     if end.timed_out:
         return f"it was not done after {timeout_s:g} s (--timeout)"
     if end.returncode is not None and end.returncode < 0:
-        return f"the child was ended by signal {-end.returncode}; too little memory on this host?"
+        return _signal_words(-end.returncode)
     if is_own:
         return f"your code ended the process, with status {end.returncode}, before the simulation was done"
     lines = [line.strip() for line in end.stderr.splitlines() if line.strip()]
     return lines[-1][:300] if lines else f"the child ended with status {end.returncode} and said nothing"
+
+
+def _signal_words(number: int) -> str:
+    try:
+        name = f" ({signal.Signals(number).name})"
+    except ValueError:
+        name = ""
+    # The kernel ends a process that takes too much by this signal; all others have other reasons.
+    why = "; too little memory on this host?" if number == signal.SIGKILL else ""
+    return f"the child was ended by signal {number}{name}{why}"
 
 
 def _with_states(answer: Answer, states: ModelStates) -> Answer:
