@@ -149,6 +149,8 @@ def choose(names: tuple[str, ...], *, num_ranks: int, said: Settings) -> tuple[C
 def _as_said(settings: Settings) -> Combination:
     """One job as it was said, by what is special about it. Raises UsageError."""
     job = resolve(settings)
+    if job.mesh.num_ranks == 1 and job.strategy is DataParallel.NONE:
+        return Combination(name="single", settings=settings)
     cut = f" {job.mesh.words()}" if job.mesh.num_ranks > 1 else ""
     return Combination(name=f"{job.strategy.value}{cut}", settings=settings)
 

@@ -6,6 +6,7 @@ import gc
 import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 
@@ -19,6 +20,7 @@ from distdoctor.oom.messages.caching_allocator import requested_bytes
 from distdoctor.oom.reproduction import process_memory
 from distdoctor.oom.reproduction.combinations import Combination
 from distdoctor.oom.reproduction.log_file import write_log
+from distdoctor.oom.reproduction.new_file import create_new_file
 from distdoctor.oom.reproduction.options import ReproduceOptions
 from distdoctor.oom.reproduction.rank import device_memory
 from distdoctor.oom.reproduction.rank.limit import OUT_OF_MEMORY, LimitedTracker, OverLimitError
@@ -195,16 +197,25 @@ class CombinationRun:
             return None, ""
         # Ranks of several hosts may share the folder, and a run may have several combinations.
         name = f"oom-rank{self._rank}-{self._number}-{self._combination.name.replace(' ', '-')}"
-        if self._device.type == "cuda":
-            path = folder / f"{name}.pickle"
-            why = device_memory.write_device_snapshot(path)
-            return (None, why) if why else (str(path), "")
-        path = folder / f"{name}.json.gz"
+        is_cuda = self._device.type == "cuda"
         try:
-            write_log(path, log, categories)
+            path = create_new_file(folder, name, ".pickle" if is_cuda else ".json.gz")
         except OSError as error:
-            return None, f"cannot write {path}: {error.strerror or error}"
+            return None, f"cannot write to {folder}: {error.strerror or error}"
+        why = device_memory.write_device_snapshot(path) if is_cuda else _written(path, log, categories)
+        if why:
+            path.unlink(missing_ok=True)
+            return None, why
         return str(path), ""
+
+
+def _written(path: Path, log: MemoryLog, categories: list[Category]) -> str:
+    """Write the log; why that failed, or an empty text."""
+    try:
+        write_log(path, log, categories)
+    except OSError as error:
+        return f"cannot write {path}: {error.strerror or error}"
+    return ""
 
 
 def cause_of(error: BaseException) -> BaseException:
