@@ -2,7 +2,8 @@
 
 A deep model is a stack of equal layers, and in the middle each does what its neighbours do, one place further on: it
 allocates, and frees what it or a layer at a fixed distance allocated. So the log of a middle layer stands for all. The
-n-th thing that one layer allocates corresponds to the n-th of every other; that carries frees over to the right storage.
+n-th thing that one layer allocates by an op in some part of a step corresponds to the n-th of every other layer there;
+that carries frees over to the right storage. What only the first or the last layer allocates corresponds to nothing.
 
 Whether a program really is like that is checked twice: here, that the middle layers allocate the same sizes in the same
 order, and by simulating one layer more and comparing (simulation/folding.py).
@@ -11,12 +12,14 @@ order, and by simulating one layer more and comparing (simulation/folding.py).
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from distdoctor.oom.memory.log import Event, MemoryLog, Place, Storage
 
+# Programs look one layer ahead or back, FSDP2 two when it waits for a reduction.
+_NEAR = 2
 _NUMBER = re.compile(r"(^|\.)layers\.(\d+)")
 
 
@@ -35,11 +38,14 @@ def unroll(log: MemoryLog, extra: Mapping[int, int]) -> MemoryLog:
     return result
 
 
+_Key = tuple[object, ...]
+"""Step, phase, micro-batch, op, and how many storages the same layer had made there before."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Birth:
     layer: int
-    order: int
-    """How many storages the same layer had made before."""
+    key: _Key
 
 
 class _Unroller:
@@ -49,7 +55,7 @@ class _Unroller:
         self._extra = extra
         self._descends = False
         self._births: list[_Birth | None] = [None] * len(log.storages)
-        self._born_in: defaultdict[int, list[int]] = defaultdict(list)
+        self._born_in: defaultdict[int, dict[_Key, int]] = defaultdict(dict)
         self._keys = self._key_of_events()
         self._out = MemoryLog()
         self._sizes: dict[int, int] = {}
@@ -76,33 +82,38 @@ class _Unroller:
         """The layer that each event belongs to: where it happened, else the layer of what it happened to."""
         keys: list[int | None] = []
         seen = bytearray(len(self._log.storages))
+        counts: Counter[tuple[int, _Key]] = Counter()
+        born: dict[int, Place] = {}
         for event in self._log.events:
-            storage = self._log.storages[event.storage]
-            key = self._log.places[event.place].layer
-            if key is None:
+            storage, place = self._log.storages[event.storage], self._log.places[event.place]
+            layer = place.layer
+            if layer is None:
                 birth = self._births[event.storage]
-                key = storage.layer if storage.layer is not None else birth.layer if birth else None
+                layer = storage.layer if storage.layer is not None else birth.layer if birth else None
+                if event.num_bytes == 0 and storage.label is None and _same_phase(place, born[event.storage]):
+                    layer = _turn(layer, keys)
             if not seen[event.storage]:
                 seen[event.storage] = 1
-                if key is not None:
-                    self._births[event.storage] = _Birth(key, len(self._born_in[key]))
-                    self._born_in[key].append(event.storage)
-            keys.append(key)
+                born[event.storage] = place
+                if layer is not None:
+                    where: _Key = (place.step, place.phase, place.micro_batch, place.op)
+                    key = (*where, counts[layer, where])
+                    counts[layer, where] += 1
+                    self._births[event.storage] = _Birth(layer, key)
+                    self._born_in[layer][key] = event.storage
+            keys.append(layer)
         return keys
 
     def _require_equal_layers(self) -> None:
         sizes = {
-            layer: [self._first_size(number) for number in self._born_in[layer]]
+            layer: {key: self._sizes[number] for key, number in self._born_in[layer].items()}
             for layer in (self._template - 1, self._template, self._template + 1)
         }
         if len({len(each) for each in sizes.values()}) != 1:
             counts = ", ".join(f"layer {layer}: {len(each)}" for layer, each in sizes.items())
             raise IrregularError(f"layers make different numbers of tensors ({counts})")
-        if len({tuple(each) for each in sizes.values()}) != 1:
+        if any(each != sizes[self._template] for each in sizes.values()):
             raise IrregularError(f"layers around layer {self._template} make tensors of different sizes")
-
-    def _first_size(self, number: int) -> int:
-        return self._sizes[number]
 
     def _windows(self) -> Iterator[tuple[int | None, list[Event]]]:
         """Runs of events of one layer. While a window is out, `_descends` says whether layers go down around it."""
@@ -139,26 +150,23 @@ class _Unroller:
         if birth is None:
             return self._number(number, self._log.storages[number])
         first, last = self._template, self._template + self._extra
-        if layer is None:
-            # Outside all layers: a storage of a layer behind the template is still that one.
-            target = birth.layer + (self._extra if birth.layer > self._template else 0)
+        at_home = self._extra if birth.layer > self._template else 0
+        if layer is None or abs(birth.layer - layer) > _NEAR:
+            # Outside all layers, or at the other end of the stack: what belongs to a layer behind the template is still
+            # that layer's. A pipeline's next micro-batch drops in its first layer what the last layer gave before.
+            target = birth.layer + at_home
         else:
             target = birth.layer + shift
-        if first <= target <= last:
-            born = self._born_in[self._template]
-            if birth.order >= len(born):
-                raise IrregularError(f"layer {birth.layer} makes tensors that layer {first} does not make")
-            original = self._log.storages[born[birth.order]]
+        home = first if first <= target <= last else target if target < first else target - self._extra
+        found = self._born_in[home].get(birth.key)
+        if found is None:
+            # A layer at the end makes what others do not, and it dies in somebody else's turn: still that one.
+            return self._number(number, _moved(self._log.storages[number], at_home))
+        original = self._log.storages[found]
+        if home == first:
             copy = target - first
-            moved = _moved(original, copy)
-            key: int | tuple[int, int] = (born[birth.order], copy) if copy else born[birth.order]
-            return self._number(key, moved)
-        home = target if target < first else target - self._extra
-        born = self._born_in[home]
-        if birth.order >= len(born):
-            raise IrregularError(f"layer {birth.layer} makes tensors that layer {home} does not make")
-        original = self._log.storages[born[birth.order]]
-        return self._number(born[birth.order], _moved(original, self._extra if home > self._template else 0))
+            return self._number((found, copy) if copy else found, _moved(original, copy))
+        return self._number(found, _moved(original, self._extra if home > first else 0))
 
     def _number(self, key: int | tuple[int, int], storage: Storage) -> int:
         number = self._numbers.get(key)
@@ -176,6 +184,18 @@ class _Unroller:
             index = self._places[place] = len(self._out.places)
             self._out.places.append(place)
         return index
+
+
+def _same_phase(one: Place, other: Place) -> bool:
+    return (one.step, one.phase, one.micro_batch) == (other.step, other.phase, other.micro_batch)
+
+
+def _turn(layer: int | None, before: list[int | None]) -> int | None:
+    """In whose turn a temporary of `layer` dies. A loop drops a variable when it gets the next value, so the last one of
+    a layer dies in the turn of its neighbour."""
+    running = before[-1] if before else None
+    is_neighbour = layer is not None and running is not None and abs(running - layer) == 1
+    return running if is_neighbour else layer
 
 
 def _moved(storage: Storage, shift: int) -> Storage:
