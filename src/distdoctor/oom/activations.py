@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from distdoctor.oom.facts.estimate import Amount, Category
+from distdoctor.oom.formulas.layer import SavedBytes, inputs_kept
 from distdoctor.oom.formulas.logits import logits_bytes
 from distdoctor.oom.job import Job
 from distdoctor.oom.local import LocalModel
@@ -17,9 +18,6 @@ from distdoctor.oom.strategies import (
     pipeline_parallel,
     tensor_parallel,
 )
-
-# Inputs of column-split layers that a layer keeps: that of queries, keys and values, and that of the MLP.
-_GATHERS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +57,11 @@ def activations_of(local: LocalModel, job: Job) -> Activations:
             )
         )
     kept += pipeline_parallel.buffers(local, shape, job)
+    held = _held_logits(shape, local, job)
     return Activations(
         kept=tuple(kept),
         loss=_loss(shape, job) if local.has_output else (),
-        backward=(*_live_layer(shape, local, job), *context_parallel.buffers(shape, job)),
+        backward=(*_live_layer(shape, local, job), *context_parallel.buffers(shape, job), *held),
     )
 
 
@@ -74,8 +73,10 @@ def _layers_bytes(shape: ModelShape, local: LocalModel, job: Job) -> float:
         saved = activation_checkpointing.kept(
             shape, job, with_experts=with_experts, is_checkpointed=checkpointed
         )
-        gathers = _GATHERS if not checkpointed or job.checkpointing is Checkpointing.NONE else 0
-        total += job.tokens * tensor_parallel.bytes_per_token(saved, shape, job, gathers=gathers)
+        if not checkpointed or job.checkpointing is Checkpointing.NONE:
+            total += job.tokens * _whole_per_token(saved, shape, job, with_experts=with_experts)
+        else:
+            total += job.tokens * tensor_parallel.bytes_per_token(saved, shape, job, gathers=0)
         if (
             shape.moe
             and with_experts
@@ -83,6 +84,15 @@ def _layers_bytes(shape: ModelShape, local: LocalModel, job: Job) -> float:
         ):
             total += expert_parallel.kept_bytes(shape, shape.moe, job)
     return total
+
+
+def _whole_per_token(saved: SavedBytes, shape: ModelShape, job: Job, *, with_experts: bool) -> float:
+    """Bytes of one token of a layer of which nothing is dropped."""
+    is_autocast = job.residual_bytes > job.compute_bytes
+    inputs = inputs_kept(shape, with_experts=with_experts, is_autocast=is_autocast)
+    more = inputs - inputs_kept(shape, with_experts=with_experts, is_autocast=False)
+    saved = replace(saved, whole=saved.whole + more * job.compute_bytes * shape.hidden_size)
+    return tensor_parallel.bytes_per_token(saved, shape, job, gathers=inputs)
 
 
 def _kept_on_gpu(job: Job) -> float:
@@ -97,7 +107,7 @@ def _live_layer(shape: ModelShape, local: LocalModel, job: Job) -> tuple[Amount,
     amounts = []
     if job.checkpointing is not Checkpointing.NONE:
         whole = activation_checkpointing.whole_layer(shape, job, with_experts=with_experts)
-        again = job.tokens * tensor_parallel.bytes_per_token(whole, shape, job, gathers=_GATHERS)
+        again = job.tokens * _whole_per_token(whole, shape, job, with_experts=with_experts)
         if moe is not None:
             again += expert_parallel.kept_bytes(shape, moe, job)
         amounts.append(
@@ -122,6 +132,15 @@ def _live_layer(shape: ModelShape, local: LocalModel, job: Job) -> tuple[Amount,
             )
         )
     return tuple(amounts)
+
+
+def _held_logits(shape: ModelShape, local: LocalModel, job: Job) -> tuple[Amount, ...]:
+    """Whoever holds the logits while the backward pass runs, a variable of the loop or a pipeline's stage, keeps them."""
+    if not local.has_output or job.fused_loss or job.said.frees_logits:
+        return ()
+    num_bytes = job.tokens * tensor_parallel.local_vocabulary(shape, job) * job.compute_bytes
+    how = "logits that a variable holds through the backward pass"
+    return (Amount(category=Category.LOGITS, num_bytes=num_bytes, how=how),)
 
 
 def _loss(shape: ModelShape, job: Job) -> tuple[Amount, ...]:

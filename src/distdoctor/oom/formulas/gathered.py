@@ -23,7 +23,8 @@ def backward_bytes(
     return parameters, unit * element + unit * reduce_element
 
 
-def accumulated_gradient_bytes(local: LocalModel, *, reduce_element: int) -> float:
+def accumulated_gradient_bytes(local: LocalModel, *, reduce_element: int, unreduced: float) -> float:
     """torch's pipeline schedules reduce gradients after the last micro-batch only; until then each rank holds them
-    whole, in the type of the reduction (_fsdp_param.py, to_accumulated_grad_if_needed)."""
-    return local.numel * reduce_element
+    whole, in the type of the reduction (_fsdp_param.py, to_accumulated_grad_if_needed). `unreduced`: elements that are
+    not even added up over tp."""
+    return (local.numel + unreduced) * reduce_element

@@ -44,10 +44,11 @@ def attention_saved(shape: ModelShape, *, element: int, residual: int, unfused: 
 
     The norm's input and the projections' input; queries, keys and values after rotation; the output of attention,
     which is also the input of the output projection; log-sum-exp of each head in fp32 (flash attention,
-    arXiv 2205.14135). Unfused attention writes scores and probabilities instead (arXiv 2205.05198, equation 1,
-    without dropout's mask).
+    arXiv 2205.14135). Unfused attention, as transformers' eager one, keeps probabilities in fp32 and as they are
+    multiplied with the values, and repeats keys and values for every head.
     """
     hidden = shape.hidden_size
+    scores = (4 + element * (element < 4)) if unfused else 0
     if shape.mla is not None:
         mla = shape.mla
         queries = shape.num_heads * (mla.nope_head_size + mla.rope_head_size)
@@ -57,13 +58,15 @@ def attention_saved(shape: ModelShape, *, element: int, residual: int, unfused: 
             # Keys are as wide as queries; keys and values are expanded to all heads in training.
             split=element * (2 * queries + 2 * values) + 4 * shape.num_heads * (not unfused),
             whole=residual * hidden + element * (hidden + low_rank),
-            scores=2 * element if unfused else 0,
+            scores=scores,
         )
     queries, keys = shape.num_heads * shape.head_size, shape.num_kv_heads * shape.head_size
+    if unfused:
+        keys = queries
     return SavedBytes(
         split=element * (2 * queries + 2 * keys) + 4 * shape.num_heads * (not unfused),
         whole=residual * hidden + element * hidden,
-        scores=2 * element if unfused else 0,
+        scores=scores,
     )
 
 
@@ -97,9 +100,20 @@ def layer_saved(
     return attention.plus(shared).plus(router)
 
 
+def inputs_kept(shape: ModelShape, *, with_experts: bool, is_autocast: bool) -> int:
+    """How many tensors of hidden size the column-split layers of a layer keep as their inputs: one for queries, keys and
+    values, one for the MLP. Autocast casts for each of them anew (only casts of weights are cached,
+    aten/src/ATen/autocast_mode.cpp), so that each keeps a 16-bit copy of its own."""
+    if not is_autocast:
+        return 2
+    has_mlp = not with_experts or shape.moe is None or shape.moe.shared_ffn_size > 0
+    return (3 if shape.mla is None else 2) + (1 + shape.is_gated if has_mlp else 1)
+
+
 def selective_saved(shape: ModelShape, *, with_experts: bool, element: int, residual: int) -> SavedBytes:
     """Per-operator selective checkpointing as TorchTitan does it: the layer's input, the output of attention, and
-    every second matrix product (queries, values, gate, down of queries, keys, values, output, gate, up, down)."""
+    every second matrix product (queries, values, gate, down of queries, keys, values, output, gate, up, down). What
+    `down` gave is kept as the product gives it: before it is added up over tp and cut, so whole on every rank."""
     if shape.mla is not None:
         queries = shape.num_heads * (shape.mla.nope_head_size + shape.mla.rope_head_size)
         out, values = shape.num_heads * shape.mla.value_head_size, shape.mla.kv_lora_rank
@@ -111,7 +125,8 @@ def selective_saved(shape: ModelShape, *, with_experts: bool, element: int, resi
         width = shape.moe.shared_ffn_size
     return SavedBytes(
         split=element * (queries + values + out + width) + 4 * shape.num_heads,
-        whole=residual * shape.hidden_size + element * shape.hidden_size,
+        whole=residual * shape.hidden_size,
+        gathered=element * shape.hidden_size,
     )
 
 

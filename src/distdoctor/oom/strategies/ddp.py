@@ -15,11 +15,19 @@ from distdoctor.oom.strategies.base import States, Strategy
 
 def states(local: LocalModel, job: Job) -> States:
     """The states of one copy, and the buckets, which are there from the constructor on (measured with torch 2.13:
-    1.00 x the parameters). With gradient_as_bucket_view the gradients live in them."""
+    1.00 x the parameters). With gradient_as_bucket_view the gradients live in them; those of micro-batches before the
+    last one do not, for `no_sync` passes the buckets by and `zero_grad` has dropped the views."""
     base = single.states(local, job)
     as_view = bool(job.said.gradient_as_bucket_view)
     if as_view:
-        return replace(base, resident=base.resident + base.gradients, gradients=())
+        apart = base.gradients if job.num_micro_batches > 1 else ()
+        return replace(
+            base,
+            resident=base.resident + base.gradients,
+            gradients=(),
+            at_loss=base.at_loss + apart,
+            goes_with_backward=base.goes_with_backward + apart,
+        )
     gradient_total = sum(each.num_bytes for each in base.gradients)
     bucket = Amount(
         category=Category.COMMUNICATION,

@@ -12,11 +12,13 @@ from distdoctor.oom.settings import DataParallel, Offload, Precision
 from distdoctor.oom.strategies.base import (
     States,
     Strategy,
+    amount,
     data_shares,
     per_parameter,
     state_amounts,
     whole_before_sharding,
 )
+from distdoctor.oom.strategies.single import whole_embedding_gradient
 
 
 def states(local: LocalModel, job: Job) -> States:
@@ -28,6 +30,7 @@ def states(local: LocalModel, job: Job) -> States:
         at_initialisation=whole_before_sharding(local, job),
         at_loss=_gathered(local, job, in_backward=False),
         at_backward=_gathered(local, job, in_backward=True),
+        at_gradients_done=_embeddings_turn(local, job),
     )
     if job.offload_params is not Offload.NONE:
         each = per.parameter + per.gradient + per.master + per.moments
@@ -60,7 +63,8 @@ def _gathered(local: LocalModel, job: Job, *, in_backward: bool) -> tuple[Amount
         parameters, reducing = backward_bytes(
             local, element=element, reduce_element=_reduce_bytes(job), keeps_all=keeps_all
         )
-        if job.said.adapter is not None:
+        if job.said.adapter is not None or _accumulates_whole(job):
+            # Those of a pipeline are added to what is accumulated, and reduced when few micro-batches are left.
             reducing = 0.0
         amounts.append(
             Amount(
@@ -92,11 +96,25 @@ def _gathered(local: LocalModel, job: Job, *, in_backward: bool) -> tuple[Amount
         amounts.append(
             Amount(
                 category=Category.GATHERED,
-                num_bytes=accumulated_gradient_bytes(local, reduce_element=_reduce_bytes(job)),
+                num_bytes=accumulated_gradient_bytes(
+                    local,
+                    reduce_element=_reduce_bytes(job),
+                    unreduced=whole_embedding_gradient(local, job),
+                ),
                 how="whole gradients, accumulated until the last micro-batch of the pipeline",
             )
         )
     return tuple(amounts)
+
+
+def _embeddings_turn(local: LocalModel, job: Job) -> tuple[Amount, ...]:
+    """Under tp, the gradient of the whole vocabulary, which each rank has before its rows are added up."""
+    elements = whole_embedding_gradient(local, job)
+    if not elements or job.said.adapter is not None or _accumulates_whole(job):
+        return ()
+    whole = elements + local.embedding.dense
+    what = "elements of the embedding's gradient, for the whole vocabulary"
+    return (amount(Category.TEMPORARIES, job.compute_bytes, whole, what=what),)
 
 
 def _accumulates_whole(job: Job) -> bool:

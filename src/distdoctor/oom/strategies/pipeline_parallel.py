@@ -38,7 +38,7 @@ def buffers(local: LocalModel, shape: ModelShape, job: Job) -> tuple[Amount, ...
     num_bytes = pipeline_bytes(
         job.tokens,
         shape.hidden_size,
-        element=job.compute_bytes,
+        element=job.residual_bytes,
         num_micro_batches=batches,
         num_directions=directions,
         tp=hidden_divisor(job),
