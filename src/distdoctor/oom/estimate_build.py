@@ -18,7 +18,7 @@ from distdoctor.oom.estimate_tables import (
 )
 from distdoctor.oom.facts.estimate import Category
 from distdoctor.oom.facts.estimated import EstimateFacts
-from distdoctor.oom.fit import Fits, gpu_words
+from distdoctor.oom.fit import Fits, gpu_words, left_words
 from distdoctor.oom.settings_record import settings_table
 from distdoctor.report.assemble import MAX_TITLE, build_report
 from distdoctor.report.checking import run_checks
@@ -97,7 +97,7 @@ def _verdict(report: Report, facts: EstimateFacts) -> Verdict:
         # The finding that says so was left out or ignored; what was asked is still true.
         title = f"{fit.answer.value}: needs {fit_words(facts)} GiB"
     else:
-        title = f"fits: needs {fit_words(facts)} GiB, {fit.headroom_low / GIB:.0f} or more are left"
+        title = f"fits: needs {fit_words(facts)} GiB, {left_words(fit)} are left"
     return replace(report.verdict, title=title[:MAX_TITLE], summary=summary, confidence=Confidence.MEDIUM)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from distdoctor.oom.facts.estimate import Category
 from distdoctor.oom.facts.estimated import EstimateFacts
+from distdoctor.oom.job import Job
 from distdoctor.report.differences import RESULTS, Relevance
 from distdoctor.report.model import Fact, Scalar, Severity
 from distdoctor.units import GIB
@@ -13,6 +14,7 @@ _SOURCE = "oom estimate"
 # (end of the key, weight, words): larger is told first.
 _TOLD = (
     ("estimate.needed_gib", 60, "what the worst rank's GPU must hold"),
+    ("simulated.peak_gib", 59, "what the worst rank allocates, simulated"),
     ("simulated.", 58, "what the worst rank allocates and reserves, simulated"),
     ("estimate.peak_gib", 55, "the worst rank's allocated peak"),
     ("job.", 50, "the jobs are not the same"),
@@ -20,11 +22,9 @@ _TOLD = (
 )
 
 
-def estimate_facts(facts: EstimateFacts) -> tuple[Fact, ...]:
-    """The job as it was understood, and the estimate's figures."""
-    job, peak = facts.job, facts.estimate.worst.peak
-    low, high = facts.estimate.need_bytes
-    values: dict[str, Scalar] = {
+def job_values(job: Job) -> dict[str, Scalar]:
+    """What two jobs may differ in, by key."""
+    return {
         "job.model": job.model.name,
         "job.parameters": job.num_params,
         "job.mesh": job.mesh.words(),
@@ -36,6 +36,14 @@ def estimate_facts(facts: EstimateFacts) -> tuple[Fact, ...]:
         "job.seq_len": job.seq_len,
         "job.checkpointing": job.checkpointing.value,
         "job.fused_loss": job.fused_loss,
+    }
+
+
+def estimate_facts(facts: EstimateFacts) -> tuple[Fact, ...]:
+    """The job as it was understood, and the estimate's figures."""
+    peak = facts.estimate.worst.peak
+    low, high = facts.estimate.need_bytes
+    values = job_values(facts.job) | {
         "estimate.needed_gib": f"{low / GIB:.1f} to {high / GIB:.1f}",
         "estimate.peak_gib": round(peak.num_bytes / GIB, 1),
         "estimate.peak_at": f"step {peak.step}, {peak.moment.value}",

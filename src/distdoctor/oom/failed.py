@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from distdoctor.errors import InputError
 from distdoctor.evidence import read_bounded
+from distdoctor.oom.explain.causes.job import IDLE_SHARE
 from distdoctor.oom.explain.causes.kinds import Cause
 from distdoctor.oom.facts.events import Phase
 from distdoctor.report.codec import MAX_REPORT_BYTES, decode
@@ -39,8 +40,16 @@ class Failure:
 
     @property
     def is_fragmented(self) -> bool:
-        """What was asked for would have fitted into what the allocator held idle."""
-        return self.idle_bytes is not None and self.idle_bytes >= self.requested_bytes > 0
+        """What was asked for would have fitted into what the allocator held idle, and that was not little.
+
+        By the rule of `oom explain`, so that the two never disagree; where its report names a cause, by that.
+        """
+        if self.idle_bytes is None or not self.idle_bytes >= self.requested_bytes > 0:
+            return False
+        if self.cause:
+            return self.cause == Cause.FRAGMENTATION.value
+        whole = self.total_bytes if self.total_bytes is not None else self.allocated_bytes + self.idle_bytes
+        return self.idle_bytes >= IDLE_SHARE * whole
 
     @property
     def wanted_bytes(self) -> int:

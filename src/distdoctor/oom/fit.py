@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import Enum
 
@@ -52,6 +53,11 @@ def fit_of(estimate: Estimate, gpu: GpuType) -> Fit:
     else:
         answer = Fits.YES if high <= capacity else Fits.TIGHT
     return Fit(answer=answer, need_low=low, need_high=high, capacity=capacity)
+
+
+def left_words(fit: Fit) -> str:
+    """`28 or more`: whole GiB that are left at least, rounded down, for it is a promise."""
+    return f"{math.floor(fit.headroom_low / GIB)} or more"
 
 
 def gpu_words(gpu: GpuType) -> str:

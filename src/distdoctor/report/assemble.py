@@ -38,6 +38,14 @@ _STATE_ORDER = {
 MAX_TITLE = 80
 
 
+def clip_title(title: str) -> str:
+    """`title` in at most MAX_TITLE characters; what is longer ends behind a whole word, with a mark."""
+    if len(title) <= MAX_TITLE:
+        return title
+    head = title[: MAX_TITLE - 1]
+    return f"{head.rsplit(' ', 1)[0] if title[MAX_TITLE - 1] != ' ' else head}…"
+
+
 def rank_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Worst and surest first; equal ones in the order given. Ignored findings come last."""
     return tuple(

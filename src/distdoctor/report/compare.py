@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from distdoctor.report.assemble import clip_title
 from distdoctor.report.differences import RESULTS, Difference, Relevance, find_differences
 from distdoctor.report.model import (
     Action,
@@ -131,7 +132,7 @@ def _fault_finding(difference: Difference, holders: Sequence[Holder]) -> Finding
         id=first.id,
         severity=first.severity,
         confidence=first.confidence,
-        title=f"{'worst on' if milder else 'only'} {who}: {first.title}"[:80],
+        title=clip_title(f"{'worst on' if milder else 'only'} {who}: {first.title}"),
         fingerprint=f"compare:{difference.key}",
         evidence=evidence,
         explanation=first.explanation,
@@ -155,7 +156,7 @@ def _fact_finding(difference: Difference, num_holders: int) -> Finding:
         id="compare-differs",
         severity=relevance.severity,
         confidence=Confidence.HIGH if many else Confidence.MEDIUM,
-        title=title[:80],
+        title=clip_title(title),
         fingerprint=f"compare-differs:{difference.key}",
         evidence=tuple(
             Evidence(text=f"{_names(holders)}: {_shown(value)}", value=value)

@@ -25,6 +25,8 @@ HINT = "give the log of the job that holds `out of memory`, or the ranks' own lo
 MAX_EVENTS = 50_000
 
 _FIRST_LINE_CHARACTERS = 80
+# As oom/reproduction/log_file.py begins it.
+_STORAGES_OF_REPRODUCE = '{"about": "distdoctor: storages of one rank'
 _SNIFFED = 64 * 1024
 
 _RANK_IN_NAME = re.compile(r"(?:^|[/_.\-])(?:global_?)?rank[_\-.]?(\d{1,6})(?=\D|$)", re.IGNORECASE)
@@ -123,6 +125,11 @@ def _read_file(path: str) -> tuple[TextEvents | None, InputFile]:
         return found, evidence.input_file(KIND)
     file = evidence.input_file("unknown")
     why = f"it holds no out-of-memory message; it begins `{_first_line(evidence.text)}`"
+    if evidence.text.startswith(_STORAGES_OF_REPRODUCE):
+        why = (
+            "it is the record of all storages that a rank of `oom reproduce` on CPUs left, for programs; that "
+            "command's own report says what was live"
+        )
     return None, replace_struct(file, read=False, why_not=why)
 
 

@@ -13,7 +13,7 @@ from distdoctor.oom.estimate_facts import estimate_facts
 from distdoctor.oom.estimate_tables import estimate_tables
 from distdoctor.oom.facts.estimated import EstimateFacts
 from distdoctor.oom.facts.fitting import FitFacts
-from distdoctor.oom.fit import need_words
+from distdoctor.oom.fit import left_words, need_words
 from distdoctor.oom.search.limits import Limit, Limited
 from distdoctor.oom.search.proposal import Outcome
 from distdoctor.oom.search.tables import fit_tables
@@ -173,8 +173,7 @@ def limit_words(limit: Limit, facts: FitFacts) -> str:
 def _fits_words(facts: FitFacts, outcome: Outcome) -> str:
     fit = outcome.start.fit
     needs = need_words(fit.need_low, fit.need_high)
-    left = fit.headroom_low / GIB
-    return f"fits {card_words(facts)} already: needs {needs} of {fit.capacity / GIB:.1f} GiB, {left:.0f} or more left"
+    return f"fits {card_words(facts)} already: needs {needs} of {fit.capacity / GIB:.1f} GiB, {left_words(fit)} left"
 
 
 def _assumed(facts: FitFacts) -> str:

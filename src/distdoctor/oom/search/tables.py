@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from distdoctor.oom.facts.fitting import FitFacts
 from distdoctor.oom.search.confirm import Confirmation
 from distdoctor.oom.search.costs import brief_costs
@@ -31,7 +33,7 @@ def fit_tables(facts: FitFacts) -> tuple[Table, ...]:
 def _first(outcome: Outcome) -> Table:
     shown = outcome.proposals[:MAX_FIRST]
     left = len(outcome.proposals) - len(shown)
-    counted = f"; {left} more with -v" if left > 0 else ""
+    counted = f"; all {len(outcome.proposals)} with -v" if left > 0 else ""
     simulated = any(each.confirmation is not Confirmation.NOT_ASKED for each in outcome.proposals)
     columns = [
         Column(name="change"),
@@ -54,7 +56,7 @@ def _row(proposal: Proposal, *, simulated: bool) -> tuple[Scalar, ...]:
     cells: list[Scalar] = [
         short_words(proposal.trial.changes),
         range_words(fit.need_low, fit.need_high),
-        f"{fit.headroom_low / GIB:.0f} ({proposal.headroom_share:.0%})",
+        f"{math.floor(fit.headroom_low / GIB)} ({proposal.headroom_share:.0%})",
     ]
     if simulated:
         cells.append(_simulated(proposal))

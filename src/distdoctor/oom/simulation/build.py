@@ -9,18 +9,20 @@ from msgspec.structs import replace
 from distdoctor.oom.checks.estimate.base import gib
 from distdoctor.oom.checks.simulate.all import SIMULATION_CHECKS
 from distdoctor.oom.checks.simulate.base import place_words
-from distdoctor.oom.fit import Fits, need_words
+from distdoctor.oom.estimate_facts import job_values
+from distdoctor.oom.fit import Fits, left_words, need_words
 from distdoctor.oom.settings_record import settings_table
 from distdoctor.oom.simulation.facts import SimulationFacts
 from distdoctor.oom.simulation.pictures import simulation_series
 from distdoctor.oom.simulation.tables import simulation_tables
-from distdoctor.report.assemble import MAX_TITLE, build_report
+from distdoctor.report.assemble import build_report, clip_title
 from distdoctor.report.checking import run_checks
 from distdoctor.report.model import (
     Confidence,
     Fact,
     InputFile,
     Report,
+    Scalar,
     Severity,
     Status,
     Subject,
@@ -80,7 +82,7 @@ def _verdict(report: Report, facts: SimulationFacts) -> Verdict:
         if facts.estimate is not None:
             instead = f" By formula the worst rank needs {need_words(*facts.estimate.need_bytes)} GiB."
         return replace(
-            report.verdict, status=Status.UNKNOWN, title=title[:MAX_TITLE], summary=f"{about}.{instead}"
+            report.verdict, status=Status.UNKNOWN, title=clip_title(title), summary=f"{about}.{instead}"
         )
     summary = f"{about}; simulated, {worst.role}: {place_words(worst.peak)}.{_by_formula(facts)}"
     serious = [
@@ -94,11 +96,11 @@ def _verdict(report: Report, facts: SimulationFacts) -> Verdict:
     if fit is not None and fit.answer is Fits.YES:
         title = (
             f"fits: needs {need_words(fit.need_low, fit.need_high)} of {fit.capacity / GIB:.1f} GiB, "
-            f"{fit.headroom_low / GIB:.0f} or more are left"
+            f"{left_words(fit)} are left"
         )
     return replace(
         report.verdict,
-        title=title[:MAX_TITLE],
+        title=clip_title(title),
         summary=summary,
         confidence=Confidence.HIGH if _is_checked(facts) else Confidence.MEDIUM,
     )
@@ -125,16 +127,18 @@ def _by_formula(facts: SimulationFacts) -> str:
 
 
 def simulation_facts(facts: SimulationFacts) -> tuple[Fact, ...]:
-    """The figures, for `compare`."""
+    """The job and the figures, for `compare`."""
     worst = facts.simulation.worst
     if worst is None:
         return ()
-    values: dict[str, str | float] = {
+    values: dict[str, Scalar] = {
         "oom.job.model": facts.model,
         "oom.simulated.peak_gib": round(worst.peak.num_bytes / GIB, 2),
         "oom.simulated.peak_at": place_words(worst.peak),
         "oom.simulated.worst_rank": worst.role,
     }
+    if facts.job is not None:
+        values |= {f"oom.{key}": value for key, value in job_values(facts.job).items()}
     for each in worst.reserved:
         kind = "expandable" if each.expandable_segments else "fixed"
         values[f"oom.simulated.reserved_{kind}_segments_gib"] = round(each.peak_bytes / GIB, 2)
