@@ -83,6 +83,7 @@ def simulate(
     from distdoctor.oom.simulation.torchtitan import parse_titan, require_torchtitan, titan_settings
 
     prepared = prepare_outputs(output, Names(command="oom-simulate", host="job"))
+    request = make_request(output, command="oom-simulate")
     if module is not None and torchtitan is not None:
         raise UsageError("--module and --torchtitan exclude one another", hint="give one or the other")
     tables: tuple[Table, ...] = ()
@@ -114,9 +115,7 @@ def simulate(
             require_torchtitan()
             facts, beside = titan_facts(model, settings, cluster, **how)
             tables = (beside,) if beside is not None else ()
-    report = simulation_report(
-        make_request(output, command="oom-simulate"), facts, inputs=files, more_tables=tables
-    )
+    report = simulation_report(request, facts, inputs=files, more_tables=tables)
     raise typer.Exit(emit(report, prepared))
 
 

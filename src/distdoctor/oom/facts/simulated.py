@@ -89,6 +89,8 @@ class RoleSimulation:
     how: str = ""
     """`all 32 layers`, `5 of 80 layers, the middle one repeated; 6 gave the same`."""
     notes: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()
+    """Those of the notes without which the peak is misread: they stand under the first table."""
     num_events: int = 0
     cpu_seconds: float = 0.0
     max_rss_bytes: int = 0

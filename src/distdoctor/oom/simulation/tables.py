@@ -58,11 +58,11 @@ def _breakdown(facts: SimulationFacts, worst: RoleSimulation) -> Table:
         rows.append(
             (f"reserved, {kind} segments", *blank, _gib(each.peak_bytes), *((beside,) if estimated else ()))
         )
-    if facts.estimate is not None:
+    if facts.estimate is not None or facts.outside:
         rows.append(
             ("outside torch: context, NCCL", *blank, _range(low, high), *((None,) if estimated else ()))
         )
-        needed = facts.estimate.need_bytes
+        needed = facts.estimate.need_bytes if facts.estimate is not None else (0.0, 0.0)
         rows.append(
             (
                 "held on the GPU, with room",
@@ -82,7 +82,7 @@ def _breakdown(facts: SimulationFacts, worst: RoleSimulation) -> Table:
         title=f"Where the memory goes, in GiB, simulated: {worst.role}",
         columns=tuple(columns),
         rows=tuple(rows),
-        note=f"peak: {place_words(worst.peak)}",
+        note="; ".join((f"peak: {place_words(worst.peak)}", *worst.caveats)),
         place="first",
     )
 

@@ -26,7 +26,7 @@ def _run(facts: SimulationFacts) -> Sequence[Outcome]:
         return [Passed(detail=f"{words}: {off:+.0%}")]
     return [
         Found(
-            title=f"the formula is {off:+.0%} off: {gib(estimated)}, simulated {gib(worst.peak.num_bytes)}",
+            title=f"the formula says {abs(off):.0%} {'more' if off > 0 else 'less'}: {gib(estimated)}, simulated {gib(worst.peak.num_bytes)}",
             evidence=(
                 Evidence(
                     text=words,

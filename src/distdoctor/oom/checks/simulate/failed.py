@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from distdoctor.oom.checks.estimate.base import gib
 from distdoctor.oom.checks.simulate.base import SOURCE, SimulationCheck
 from distdoctor.oom.facts.simulated import ModelStates, SimulationFailure
 from distdoctor.oom.simulation.facts import SimulationFacts
 from distdoctor.report.checking import Found, Outcome, Passed
 from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severity, Team
+from distdoctor.units import format_bytes
+
+_REPRODUCE = "`distdoctor oom reproduce` runs it with real tensors instead"
+# A user's own module `oom reproduce` does not take.
+_RECORD = "record a memory snapshot of a real step, and give it to `distdoctor oom explain`"
 
 
 def _run(facts: SimulationFacts) -> Sequence[Outcome]:
     failures = facts.simulation.failures
     if not failures:
-        return [Passed(detail=f"{len(facts.simulation.roles)} kind(s) of ranks simulated")]
+        return [Passed(detail=f"simulated: {', '.join(role.role for role in facts.simulation.roles)}")]
     by_reason: dict[tuple[str, str | None], list[SimulationFailure]] = {}
     for failure in failures:
         by_reason.setdefault((failure.reason, failure.op), []).append(failure)
@@ -45,7 +49,7 @@ def _found(facts: SimulationFacts, failures: Sequence[SimulationFailure]) -> Fou
         actions=(
             Action(
                 team=Team.JOB_OWNER,
-                text=first.advice or "`distdoctor oom reproduce` runs it with real tensors instead",
+                text=first.advice or (_RECORD if facts.job is None else _REPRODUCE),
             ),
         ),
         severity=Severity.WARNING,
@@ -58,10 +62,10 @@ def _found(facts: SimulationFacts, failures: Sequence[SimulationFailure]) -> Fou
 def _states(states: ModelStates) -> Evidence:
     """A floor for a module that could be built and not run."""
     parts = ", ".join(
-        f"{category.value} {gib(num_bytes)}" for category, num_bytes in states.by_category.items()
+        f"{category.value} {format_bytes(num_bytes)}" for category, num_bytes in states.by_category.items()
     )
     return Evidence(
-        text=f"{states.num_params:,} parameters, at least {gib(states.num_bytes)} on a rank without activations: {parts}",
+        text=f"{states.num_params:,} parameters, at least {format_bytes(states.num_bytes)} on a rank without activations: {parts}",
         value=states.num_bytes,
         unit="B",
         source=states.how,

@@ -51,7 +51,7 @@ def _found(facts: SimulationFacts, fit: Fit, gpu: str) -> Found:
             title = f"tight on {gpu}: fits only by giving cached memory back to the driver"
             explanation = (
                 f"With room it would hold more than the GPU has; here the allocator gives cached memory back "
-                f"{facts.retries} times in two steps, and each time the GPU waits."
+                f"{'once' if facts.retries == 1 else f'{facts.retries} times'} in two steps, and each time the GPU waits."
             )
     return Found(
         title=title,

@@ -7,6 +7,7 @@ import gc
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -25,6 +26,7 @@ from distdoctor.oom.simulation.child.own.code import import_path
 from distdoctor.oom.simulation.child.own.errors import OwnModuleError, explained
 from distdoctor.oom.simulation.child.own.limits import limit_host_memory
 from distdoctor.oom.simulation.child.own.loop import OwnLoop
+from distdoctor.oom.simulation.child.own.loss import MADE_UP
 from distdoctor.oom.simulation.child.own.stand_ins import like_cuda
 from distdoctor.oom.simulation.child.own.states import model_states
 from distdoctor.oom.simulation.child.own.strategies import checkpoint, data_parallelism
@@ -94,6 +96,7 @@ class OwnWork:
         self.folder = Path(module.folder).resolve()
         self.names: dict[int, str] = {}
         self.notes: list[str] = []
+        self.caveats: list[str] = []
         self.states: ModelStates | None = None
         self._tell = tell
 
@@ -111,7 +114,7 @@ class OwnWork:
                 self.step(built, world, tracker)
                 log = tracker.log
         words = built.batch.words() if built.batch is not None else "none"
-        return told(
+        role_simulation = told(
             log,
             role,
             f"your module, {built.how}, with inputs {words}",
@@ -119,6 +122,7 @@ class OwnWork:
             capacities_bytes=capacities_bytes,
             began=began,
         )
+        return replace(role_simulation, caveats=tuple(self.caveats))
 
     @contextlib.contextmanager
     def world(self, *, fake_tensors: bool = True) -> Iterator[World]:
@@ -206,6 +210,8 @@ class OwnWork:
     def _note(self, built: Built, loop: OwnLoop, blocks: tuple[Blocks, ...]) -> None:
         job, said = self.job, self.own.settings
         self.notes.append(f"loss: {loop.loss_words}")
+        if loop.loss_words.startswith(MADE_UP):
+            self.caveats.append(self.notes[-1])
         if job.num_micro_batches > _ENOUGH_MICRO_BATCHES:
             self.notes.append(
                 f"{_ENOUGH_MICRO_BATCHES} of {job.num_micro_batches} micro-batches: the later ones find what the "
@@ -231,6 +237,7 @@ class OwnWork:
             self.notes.append(
                 "recurrent layers are counted by the CPU's kernels; cuDNN's keep a reserve besides"
             )
+            self.caveats.append(self.notes[-1])
 
 
 def _unused_words(count: int, job: Job) -> str:

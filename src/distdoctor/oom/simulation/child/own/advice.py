@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_REPRODUCE = "`distdoctor oom reproduce` runs it with real tensors instead"
+# `oom reproduce` trains known models only.
+_RECORD = "record a memory snapshot of a real step, and give it to `distdoctor oom explain`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,7 @@ _RULES: tuple[tuple[re.Pattern[str], Known], ...] = (
         re.compile(r"\.numpy\(\)|numpy\.ndarray|__array__|Can't call numpy"),
         Known(
             words="a tensor is turned into an array of numpy, and fake tensors hold no values",
-            advice=f"compute it with torch, or before the tensors are made; {_REPRODUCE}",
+            advice=f"compute it with torch, or before the tensors are made; {_RECORD}",
         ),
     ),
     (
@@ -40,7 +41,7 @@ _RULES: tuple[tuple[re.Pattern[str], Known], ...] = (
         Known(
             words="the memory behind a tensor is asked for (data_ptr, a kernel of C++ or Triton), and there is none",
             advice="give the kernel a fake implementation: wrap it in torch.library.custom_op and `register_fake`; "
-            f"or {_REPRODUCE}",
+            f"or {_RECORD}",
             is_of_op=True,
         ),
     ),
@@ -49,7 +50,7 @@ _RULES: tuple[tuple[re.Pattern[str], Known], ...] = (
         Known(
             words="it needs a GPU, and a simulation has none",
             advice="take the device from an argument or from a parameter; .cuda(), .to('cuda') and device='cuda' are "
-            f"understood, calls of torch.cuda are not; or {_REPRODUCE}",
+            f"understood, calls of torch.cuda are not; or {_RECORD}",
         ),
     ),
     (
@@ -81,6 +82,13 @@ _RULES: tuple[tuple[re.Pattern[str], Known], ...] = (
         ),
     ),
     (
+        # torch/optim/_muon.py
+        re.compile(r"Muon only supports 2D"),
+        Known(
+            advice="take another --optimizer: torch's Muon steps matrices alone, and this module has other parameters"
+        ),
+    ),
+    (
         re.compile(r"EOF when reading"),
         Known(words="it asks for something at the terminal, and there is none", advice="let it ask nothing"),
     ),
@@ -100,25 +108,25 @@ def advice_for(kind: str, text: str, op: str | None) -> Known:
     if "DataDependent" in kind or "_local_scalar_dense" in text or "FakeTensor.__format__" in text:
         return Known(
             words=f"{_VALUE}: {name or 'aten._local_scalar_dense'}",
-            advice=f"keep it a tensor, or compute it from shapes; {_REPRODUCE}",
+            advice=f"keep it a tensor, or compute it from shapes; {_RECORD}",
             is_of_op=True,
         )
     if "DynamicOutputShape" in kind:
         return Known(
             words=f"the shape of a result depends on values: {name or text}",
             advice="use static shapes (torch.where or a mask instead of nonzero and boolean indices, counts of a fixed "
-            f"length); {_REPRODUCE}",
+            f"length); {_RECORD}",
             is_of_op=True,
         )
     if "UnsupportedOperator" in kind or _NO_FAKE.search(text):
         return Known(
             words=f"{name or 'an op'} has no fake implementation, so that nobody knows the shape of its result",
             advice='register one: @torch.library.register_fake("namespace::op"), a function that returns an empty '
-            f"tensor of the right shape; or {_REPRODUCE}",
+            f"tensor of the right shape; or {_RECORD}",
             is_of_op=True,
         )
     if "tolist" in text or ("meta tensors" in text and "item" in text):
-        return Known(words=_VALUE, advice=f"keep it a tensor, or compute it from shapes; {_REPRODUCE}")
+        return Known(words=_VALUE, advice=f"keep it a tensor, or compute it from shapes; {_RECORD}")
     if kind == "MemoryError":
         return Known(
             words="it asked for more memory than this host can give",

@@ -46,7 +46,7 @@ def build(name: FunctionName, folder: Path, inputs: Inputs) -> Built:
         with modules_convert_by_replacing():
             value, how, is_fake = _call(function, name, folder)
         if not is_fake:
-            notes.append(f"the module could not be built under fake tensors, so it was built {how}")
+            notes.append("it could not be built under fake tensors")
     module, said = _taken_apart(value, name)
     module = _unwrapped(module, notes)
     # What the function gave with the module is overruled by what was said on the command line.

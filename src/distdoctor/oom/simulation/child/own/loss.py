@@ -10,6 +10,8 @@ from torch.utils._pytree import tree_leaves
 
 from distdoctor.oom.simulation.child.own.errors import OwnModuleError
 
+MADE_UP = "the mean of "
+
 
 def loss_of(output: Any) -> tuple[torch.Tensor, str]:
     """A scalar with a gradient, and how it came about, in words. Any: the output of a user's module. Raises
@@ -35,7 +37,7 @@ def loss_of(output: Any) -> tuple[torch.Tensor, str]:
     for part in parts[1:]:
         total = total + part
     which = "the output" if len(parts) == 1 else f"{len(parts)} outputs"
-    return total, f"the mean of {which}, for forward gives no scalar: return your loss to have it counted"
+    return total, f"{MADE_UP}{which}, for forward gives no scalar: return your loss to have it counted"
 
 
 def _is_loss(value: object) -> bool:
