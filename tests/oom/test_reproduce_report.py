@@ -311,7 +311,7 @@ def test_growth_that_was_not_measured_is_not_zero() -> None:
 def test_categories_stand_in_columns() -> None:
     report = report_of(reproduced(part(0), part(1)))
     (table,) = [each for each in report.tables if each.name == "oom-reproduced-categories"]
-    assert [column.name for column in table.columns] == ["strategy", "parameters", "activations"]
+    assert [column.name for column in table.columns] == ["strategy", "params", "activ."]
     assert table.rows == (("fsdp2", 8.0, 4.0),)
 
 

@@ -146,9 +146,7 @@ def test_a_healthy_run_names_nobody(runs: dict[str, Ended]) -> None:
     assert "2 of 2 strategies ran" in report["verdict"]["title"]
     assert not report.get("culprits")
     by_category = next(table for table in report["tables"] if table["name"] == "oom-reproduced-categories")
-    assert {"parameters", "gradients", "optimizer states"} <= {
-        each["name"] for each in by_category["columns"]
-    }
+    assert {"params", "grads", "optimizer"} <= {each["name"] for each in by_category["columns"]}
 
 
 def test_the_rank_that_runs_out_of_memory_is_named_with_its_place(runs: dict[str, Ended]) -> None:

@@ -9,6 +9,18 @@ from distdoctor.oom.facts.reproduced import Outcome, RankPart, Reproduced, Repro
 from distdoctor.report.model import Column, Scalar, Series, Table
 from distdoctor.units import GIB, MIB, fold_ints
 
+# Nine of them stand beside one another on 80 columns.
+_BRIEF = {
+    Category.PARAMETERS: "params",
+    Category.GRADIENTS: "grads",
+    Category.OPTIMIZER: "optimizer",
+    Category.GATHERED: "gathered",
+    Category.ACTIVATIONS: "activ.",
+    Category.LOGITS: "logits",
+    Category.COMMUNICATION: "buffers",
+    Category.TEMPORARIES: "temp.",
+}
+
 # From here on GiB say enough. Our own choice.
 _GIB_FROM = 4 * GIB
 
@@ -123,13 +135,17 @@ def _categories(begun: Sequence[Reproduced], unit: str, divisor: int) -> Table:
     measured = [
         (each.name, peak) for each in begun if (worst := each.worst) is not None and (peak := worst.peak)
     ]
-    categories = [each for each in Category if any(each.value in peak.by_category for _, peak in measured)]
+    categories = [
+        each
+        for each in Category
+        if any(_round(peak.by_category.get(each.value, 0) / divisor) for _, peak in measured)
+    ]
     return Table(
         name="oom-reproduced-categories",
         title=f"What the peak was made of, in {unit}: the worst rank of each strategy",
         columns=(
             Column(name="strategy"),
-            *(Column(name=each.value, align="right") for each in categories),
+            *(Column(name=_BRIEF.get(each, each.value), align="right") for each in categories),
         ),
         rows=tuple(
             (name, *(_round(peak.by_category.get(each.value, 0) / divisor) for each in categories))
@@ -139,8 +155,9 @@ def _categories(begun: Sequence[Reproduced], unit: str, divisor: int) -> Table:
 
 
 _WHY_THEY_DIFFER_CPU = (
-    "Process: growth of resident memory over what it was before the program was built. It is larger than tensors: Gloo "
-    "and kernels take memory inside an op and give it back, and the C library keeps what was freed."
+    "Process: growth of resident memory over what it was before the program was built. It can be larger than tensors: Gloo "
+    "and kernels take memory inside an op and give it back, and the C library keeps what was freed. It is smaller where "
+    "memory was taken and never written, as most of ZeRO's buckets under a small model."
 )
 _WHY_THEY_DIFFER_GPU = (
     "Allocated and reserved: the CUDA allocator's own peaks. Allocated is larger than tensors where a kernel takes "
