@@ -14,7 +14,7 @@ from distdoctor.oom.simulation.child.titan.configuration import BACKEND
 from distdoctor.oom.simulation.child.titan.interface import titan_for
 from distdoctor.oom.simulation.child.titan.pipeline import layers_of_rank, split_of
 from distdoctor.oom.simulation.child.titan.program import TitanProgram
-from distdoctor.oom.simulation.child.titan.stand_ins import NOTES, like_cuda
+from distdoctor.oom.simulation.child.titan.stand_ins import NOTES, stand_ins
 from distdoctor.oom.simulation.roles import Role
 from distdoctor.oom.simulation.torchtitan import TitanModel, why_not_titan
 from distdoctor.oom.training import pipeline_parallel
@@ -50,7 +50,7 @@ def simulate_torchtitan(
         counts.append((built, program.num_params))
         return program
 
-    with like_cuda(titan):
+    with stand_ins(titan):
         found = simulate_role(
             job,
             role,
