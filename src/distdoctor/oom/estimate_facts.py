@@ -15,9 +15,9 @@ _SOURCE = "oom estimate"
 _TOLD = (
     ("estimate.needed_gib", 60, "what the worst rank's GPU must hold"),
     ("simulated.peak_gib", 59, "what the worst rank allocates, simulated"),
-    ("simulated.", 58, "what the worst rank allocates and reserves, simulated"),
     ("estimate.peak_gib", 55, "the worst rank's allocated peak"),
     ("job.", 50, "the jobs are not the same"),
+    ("simulated.", 45, "what the worst rank allocates and reserves, simulated"),
     ("estimate.", 40, "where the memory goes"),
 )
 
