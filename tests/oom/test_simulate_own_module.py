@@ -287,14 +287,14 @@ def test_the_simulation_equals_what_the_allocator_counts(pool: ForkPool, folder:
     ("function", "op", "words", "advice"),
     [
         ("item", "aten._local_scalar_dense.default", "value of a tensor is read", "keep it a tensor"),
-        ("branch", "aten._local_scalar_dense.default", "an `if` on a tensor", "reproduce"),
+        ("branch", "aten._local_scalar_dense.default", "an `if` on a tensor", "memory snapshot"),
         ("formats", None, "f-string", "keep it a tensor"),
         ("nonzero", "aten.nonzero.default", "depends on values: aten.nonzero", "static shapes"),
         ("bincount", "aten.bincount.default", "depends on values: aten.bincount", "static shapes"),
         ("as_numpy", None, "array of numpy", "with torch"),
         ("no_fake", "users.kernel.default", "no fake implementation", "register_fake"),
         ("shapes", None, "same reduction dim", "--inputs fit"),
-        ("calls_cuda", None, "needs a GPU", "reproduce"),
+        ("calls_cuda", None, "needs a GPU", "memory snapshot"),
         ("detached", None, "nothing in the output of forward has a gradient", "return a loss"),
     ],
 )
