@@ -35,7 +35,7 @@ def configuration(titan: Titan, job: Job, stages: Sequence[Sequence[str]] | None
         return _configuration(titan, job, stages)
     except (TypeError, ValueError, AttributeError) as error:
         text = " ".join(str(error).split())[:200]
-        raise CannotRunError(f"torchtitan {titan.version} refuses these settings: {text}") from error
+        raise CannotRunError(f"torchtitan {titan.version} refuses these settings: {text}") from None
 
 
 def _configuration(titan: Titan, job: Job, stages: Sequence[Sequence[str]] | None) -> Any:

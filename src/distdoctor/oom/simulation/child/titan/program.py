@@ -78,7 +78,7 @@ class TitanProgram(Program):
             with torch.device("meta"), _dtype(job.precision):
                 model = config.build()
         except (ValueError, NotImplementedError) as error:
-            raise CannotRunError(f"TorchTitan refuses: {' '.join(str(error).split())[:200]}") from error
+            raise CannotRunError(f"TorchTitan refuses: {' '.join(str(error).split())[:200]}") from None
         finally:
             config.layers = whole
         self.num_params = sum(each.numel() for each in dict.fromkeys(model.parameters()))
