@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -126,6 +127,45 @@ def test_under_torchrun_the_verdict_survives(environ: dict[str, str], tmp_path: 
     assert launch(2, ["report"], env=environ, needs_torch=True, module=MODULE) == ExitCode.CRITICAL
     report = the_report(tmp_path)
     assert (report["launcher"], report["ranks"]) == ("torchrun", [0, 1])
+
+
+def test_a_torch_that_cannot_be_imported_is_no_bug_of_ours(environ: dict[str, str], tmp_path: Path) -> None:
+    broken = tmp_path / "path" / "torch"
+    broken.mkdir(parents=True)
+    (broken / "__init__.py").write_text(
+        "raise ImportError('libcudart.so.12: cannot open shared object file')"
+    )
+    env = {**environ, "PYTHONPATH": f"{broken.parent}:{environ['PYTHONPATH']}"}
+    with pytest.raises(DistdoctorError, match="torchrun ended with status 1"):
+        launch(2, ["report"], env=env, needs_torch=True, module=MODULE)
+
+
+@pytest.mark.launch
+def test_ranks_of_a_killed_torchrun_do_not_stay_and_it_is_said(
+    environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setattr("distdoctor.ranks.launch._ORPHANS_S", 0.5)
+
+    def kill_torchrun() -> None:
+        until = time.monotonic() + scaled(60)
+        while len(list(tmp_path.glob("pid.*"))) < 2 and time.monotonic() < until:
+            time.sleep(0.05)
+        for child in psutil.Process().children():
+            if any("torch.distributed.run" in word for word in child.cmdline()):
+                child.kill()
+
+    killer = threading.Thread(target=kill_torchrun)
+    killer.start()
+    with pytest.raises(DistdoctorError, match="SIGKILL before any rank had reported"):
+        launch(2, ["silent"], env=environ, needs_torch=True, module=MODULE)
+    killer.join()
+    pids = [int(path.read_text()) for path in tmp_path.glob("pid.*")]
+    assert len(pids) == 2
+    until = time.monotonic() + scaled(5)
+    while any(map(psutil.pid_exists, pids)) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not any(map(psutil.pid_exists, pids))
 
 
 def test_the_status_file_holds_an_exit_code_or_nothing(tmp_path: Path) -> None:

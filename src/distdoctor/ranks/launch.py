@@ -27,10 +27,12 @@ from distdoctor.errors import DistdoctorError
 from distdoctor.exit_codes import ExitCode
 from distdoctor.ranks.agent_noise import STDERR_IS_TERMINAL, AgentListener
 from distdoctor.ranks.deadline import Deadline
+from distdoctor.ranks.processes import own_pids, read_environ
 from distdoctor.ranks.status import STATUS_VARIABLE, read_status
 
 # What another launcher left in this shell would make every rank believe it is that launcher's.
 _LEFT_BY_LAUNCHERS = ("TORCHELASTIC_", "GROUP_", "ROLE_", "PET_")
+_LAUNCH_ID = "DISTDOCTOR_LAUNCH_ID"
 _RANK_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK")
 
 # torch's own default; nobody listens there, for these ranks meet through files.
@@ -47,6 +49,10 @@ _AFTER_REPORT_S = 10.0
 # After SIGTERM: gathering takes 3 s, last words 8 s, writing a second. torchrun itself gives 30 s.
 _AFTER_SIGTERM_S = 20.0
 _TORCHRUN_AFTER_SIGTERM_S = 35.0
+
+# Ranks that torchrun left behind notice within seconds that their store is gone, and report; those that had not met yet
+# never do. Our own threshold.
+_ORPHANS_S = 20.0
 
 
 def launch(
@@ -66,7 +72,8 @@ def launch(
     module: what is run.
 
     Ctrl-C and SIGTERM reach the ranks, and no rank outlives this call. Without a report the code is rank 0's
-    own, or 3 when it was ended by a signal. Raises DistdoctorError when `needs_torch` and `python` has none.
+    own, or 3 when it was ended by a signal. Raises DistdoctorError when `needs_torch` and `python` has none, and when
+    torchrun itself was killed before any report.
     """
     if needs_torch and not _has_torch(python):
         raise DistdoctorError(
@@ -88,7 +95,7 @@ def launch(
             command = [python, "-m", module, *argv]
             started = [_start(command, {**base, **_rank(rank, num_ranks)}) for rank in range(num_ranks)]
             patience_s = _AFTER_SIGTERM_S
-        launched = _Launched(started, status, patience_s)
+        launched = _Launched(started, status, patience_s, agents=base[_LAUNCH_ID] if needs_torch else None)
         try:
             with _signals_forwarded(launched):
                 launched.wait(deadline_s)
@@ -96,14 +103,33 @@ def launch(
             launched.kill()
             if listener is not None:
                 listener.finish()
+        if launched.killed_by is not None:
+            raise DistdoctorError(
+                f"torchrun was ended by {launched.killed_by.name} before any rank had reported",
+                hint="`dmesg -T | tail` says whether the kernel did it; else ask who uses this host",
+            )
+        if launched.torchrun_failed:
+            raise DistdoctorError(
+                "torchrun ended with status 1 before any rank had reported",
+                hint="what it said stands above: a rank that was killed early, or a torch that cannot be imported",
+            )
         return launched.exit_code()
 
 
 class _Launched:
     """The processes that were started: N ranks, or one torchrun."""
 
-    def __init__(self, processes: list[subprocess.Popen[bytes]], status: Path, patience_s: float) -> None:
+    def __init__(
+        self,
+        processes: list[subprocess.Popen[bytes]],
+        status: Path,
+        patience_s: float,
+        *,
+        agents: str | None,
+    ) -> None:
+        """`agents`: under torchrun, the launch's id, by which its ranks are known."""
         self._interrupted = False
+        self._agents = agents
         self._processes = processes
         self._status = status
         self._patience_s = patience_s
@@ -125,6 +151,41 @@ class _Launched:
                     # As torchrun does: the others are told, report what came, and end.
                     self.forward(signal.SIGTERM)
             time.sleep(_POLL_S)
+        self._wait_for_orphans()
+
+    @property
+    def killed_by(self) -> signal.Signals | None:
+        """What ended torchrun before any rank had reported; None where nothing did, or we were told to end it."""
+        code = self._processes[0].poll()
+        if self._agents is None or self._ending is not None or code is None or code >= 0:
+            return None
+        return signal.Signals(-code) if read_status(self._status) is None else None
+
+    @property
+    def torchrun_failed(self) -> bool:
+        """It ended with 1, as Python does after a traceback, and no rank has left a code: a rank with a bug would have."""
+        return (
+            self._agents is not None
+            and self._ending is None
+            and self._processes[0].poll() == 1
+            and read_status(self._status) is None
+        )
+
+    def _wait_for_orphans(self) -> None:
+        """A torchrun that was killed leaves its ranks behind: they may still report."""
+        if self.killed_by is None:
+            return
+        until = Deadline.after(_ORPHANS_S)
+        while self._orphans() and not until.expired and not self._status.exists():
+            time.sleep(_POLL_S * 4)
+
+    def _orphans(self) -> list[int]:
+        """Processes of this launch that are not children of ours any more."""
+        return [
+            pid
+            for pid in own_pids()
+            if pid != os.getpid() and (read_environ(pid) or {}).get(_LAUNCH_ID) == self._agents
+        ]
 
     def forward(self, number: int) -> None:
         """Send a signal to all that run; after it they have their time to report and end."""
@@ -145,6 +206,8 @@ class _Launched:
         descendants = [pid for process in running for pid in _descendants(process.pid)]
         for process in running:
             process.kill()
+        if self.killed_by is not None:
+            descendants += self._orphans()
         for pid in descendants:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
@@ -182,7 +245,7 @@ def _environ(env: Mapping[str, str], status: Path) -> dict[str, str]:
     }
     # torchrun would set it, too, and print six lines about it.
     kept.setdefault("OMP_NUM_THREADS", "1")
-    kept["DISTDOCTOR_LAUNCH_ID"] = secrets.token_hex(8)
+    kept[_LAUNCH_ID] = secrets.token_hex(8)
     kept[STATUS_VARIABLE] = str(status)
     # What a launcher gives as well: without a meeting point the ranks would rightly be called misconfigured.
     kept.setdefault("MASTER_ADDR", "127.0.0.1")
