@@ -127,6 +127,7 @@ def test_under_torchrun_the_verdict_survives(environ: dict[str, str], tmp_path: 
     assert launch(2, ["report"], env=environ, needs_torch=True, module=MODULE) == ExitCode.CRITICAL
     report = the_report(tmp_path)
     assert (report["launcher"], report["ranks"]) == ("torchrun", [0, 1])
+    assert not list(tmp_path.glob("torchelastic*")), "torchrun's logs were left behind"
 
 
 def test_a_torch_that_cannot_be_imported_is_no_bug_of_ours(environ: dict[str, str], tmp_path: Path) -> None:

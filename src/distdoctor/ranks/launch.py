@@ -86,6 +86,8 @@ def launch(
         base = _environ(env, status)
         if needs_torch:
             command = [python, "-m", "torch.distributed.run", "--standalone"]
+            # It makes a folder for logs, also where nothing is logged, and leaves it behind in TMPDIR.
+            command += ["--log-dir", folder]
             command += ["--nproc-per-node", str(num_ranks), "-m", module, *argv]
             base[STDERR_IS_TERMINAL] = "1" if sys.stderr.isatty() else ""
             started = [_start(command, base, stderr=subprocess.PIPE)]
