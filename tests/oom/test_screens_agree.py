@@ -42,9 +42,10 @@ def test_less_idle_memory_than_was_asked_for_is_none() -> None:
     assert not failure(idle=9, requested=10).is_fragmented
 
 
-def test_the_cause_that_explain_found_decides() -> None:
-    assert not failure(idle=9, cause="other-process").is_fragmented
+def test_explains_cause_is_believed_and_another_cause_takes_nothing_back() -> None:
     assert failure(idle=5.6, cause="fragmentation").is_fragmented
+    assert failure(idle=9, cause="other-process").is_fragmented
+    assert not failure(idle=5.6, cause="capacity").is_fragmented
 
 
 def test_what_is_left_at_least_is_rounded_down() -> None:

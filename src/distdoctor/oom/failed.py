@@ -42,12 +42,12 @@ class Failure:
     def is_fragmented(self) -> bool:
         """What was asked for would have fitted into what the allocator held idle, and that was not little.
 
-        By the rule of `oom explain`, so that the two never disagree; where its report names a cause, by that.
+        By the rule of `oom explain`, so that the two never disagree; it may be true beside another cause.
         """
         if self.idle_bytes is None or not self.idle_bytes >= self.requested_bytes > 0:
             return False
-        if self.cause:
-            return self.cause == Cause.FRAGMENTATION.value
+        if self.cause == Cause.FRAGMENTATION.value:
+            return True
         whole = self.total_bytes if self.total_bytes is not None else self.allocated_bytes + self.idle_bytes
         return self.idle_bytes >= IDLE_SHARE * whole
 
