@@ -125,3 +125,27 @@ def test_only_a_kill_suggests_too_little_memory(tmp_path: Path, number: signal.S
     module = own_module_of("dies:build", folder=str(tmp_path))
     simulation = simulate_module(module, timeout_s=WITHIN_S, checks_itself=False)
     assert simulation.failures[0].reason.endswith(words)
+
+
+def test_enough_micro_batches_are_simulated_for_replicas_of_shards() -> None:
+    """FSDP2 keeps what the micro-batch before had summed until it is summed over the replicas."""
+    pytest.importorskip("torch")
+    from distdoctor.oom.job import resolve
+    from distdoctor.oom.models.flags import model_from_options
+    from distdoctor.oom.settings import DataParallel, Settings
+    from distdoctor.oom.simulation.child.simulate import simulate_role
+    from distdoctor.oom.simulation.roles import roles_of
+
+    job = resolve(
+        Settings(
+            model=model_from_options(layers=1, hidden=64, heads=4, vocab=128),
+            world_size=4,
+            dp_replicate=2,
+            strategy=DataParallel.FSDP,
+            accumulation_steps=5,
+            seq_len=16,
+        )
+    )
+    (role,) = roles_of(job)
+    few, whole = (simulate_role(job, role, fold=fold).peak.num_bytes for fold in (True, False))
+    assert few == whole

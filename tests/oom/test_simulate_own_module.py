@@ -253,12 +253,12 @@ def test_a_model_like_those_of_transformers_runs_with_its_mask_and_cache(ask: As
         strategy=DataParallel.FSDP,
         precision=Precision.MIXED,
         checkpointing=Checkpointing.FULL,
-        accumulation_steps=3,
+        accumulation_steps=4,
     )
     role = ask.role("hf:build", HF_BATCH, sharded)
     words = " ".join(role.notes)
     assert "use_cache is off" in words and "4 x DecoderLayer in layers" in words
-    assert "2 of 3 micro-batches" in words
+    assert "3 of 4 micro-batches" in words
 
 
 def test_a_mask_that_leaves_something_out_costs_what_it_costs(ask: Asked) -> None:

@@ -330,8 +330,8 @@ def test_pipelines_run_each_stage(pool: ForkPool, stage: int, tp: int) -> None:
 
 
 def test_replicas_and_accumulation(pool: ForkPool) -> None:
-    found = simulated(pool, replace(SMALL, dp_replicate=2, dp_shard=2, accumulation_steps=3))
-    assert any(note.startswith("2 of 3 micro-batches") for note in found.notes)
+    found = simulated(pool, replace(SMALL, dp_replicate=2, dp_shard=2, accumulation_steps=4))
+    assert any(note.startswith("3 of 4 micro-batches") for note in found.notes)
 
 
 def test_what_it_does_not_do_is_refused_in_words(pool: ForkPool) -> None:

@@ -36,7 +36,7 @@ from distdoctor.oom.simulation.child.own.tensors import (
     remake_parameters,
     without_buffers,
 )
-from distdoctor.oom.simulation.child.simulate import NUM_STEPS, told
+from distdoctor.oom.simulation.child.simulate import ENOUGH_MICRO_BATCHES, NUM_STEPS, told
 from distdoctor.oom.simulation.inputs import FunctionName, parse_inputs
 from distdoctor.oom.simulation.messages import OwnModule
 from distdoctor.oom.simulation.own_job import job_of_module
@@ -45,8 +45,6 @@ from distdoctor.oom.tracking.tracker import Tracker
 from distdoctor.oom.training.base import Observer, World
 from distdoctor.torch_private import values_known_up_to
 
-# From the second micro-batch of an accumulation on every one finds the same memory in use.
-_ENOUGH_MICRO_BATCHES = 2
 _IN_16_BIT = (Precision.MASTER, Precision.PURE16)
 
 
@@ -201,7 +199,7 @@ class OwnWork:
         loop = OwnLoop(
             data,
             built.batch,
-            min(job.num_micro_batches, _ENOUGH_MICRO_BATCHES),
+            min(job.num_micro_batches, ENOUGH_MICRO_BATCHES),
             folder=self.folder,
             names=self.names,
         )
@@ -212,10 +210,10 @@ class OwnWork:
         self.notes.append(f"loss: {loop.loss_words}")
         if loop.loss_words.startswith(MADE_UP):
             self.caveats.append(self.notes[-1])
-        if job.num_micro_batches > _ENOUGH_MICRO_BATCHES:
+        if job.num_micro_batches > ENOUGH_MICRO_BATCHES:
             self.notes.append(
-                f"{_ENOUGH_MICRO_BATCHES} of {job.num_micro_batches} micro-batches: the later ones find what the "
-                "second finds"
+                f"{ENOUGH_MICRO_BATCHES} of {job.num_micro_batches} micro-batches: the later ones find what the "
+                "third finds"
             )
         if loop.num_without_gradient:
             self.notes.append(_unused_words(loop.num_without_gradient, job))

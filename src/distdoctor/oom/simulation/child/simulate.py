@@ -31,8 +31,9 @@ from distdoctor.oom.training.zero import OWN
 
 # Optimizer states appear in the first step, so that the second is the first whole one.
 NUM_STEPS = 2
-# From the second micro-batch of an accumulation on every one finds the same memory in use.
-_ENOUGH_MICRO_BATCHES = 2
+ENOUGH_MICRO_BATCHES = 3
+"""From the third micro-batch of an accumulation on every one finds the same memory in use. The second is not enough:
+with HSDP, FSDP2 then still holds the summed gradients of the micro-batch before beside those of the last one."""
 
 Build = Callable[[World, Observer], Program]
 """Makes a rank's program; its parameters are on the device and labelled."""
@@ -140,13 +141,13 @@ def _same(left: MemoryLog, right: MemoryLog, tolerance_bytes: int) -> bool:
 
 
 def _fewer_micro_batches(job: Job, notes: list[str]) -> Job:
-    """Of an accumulation the first two micro-batches: every later one finds what the second found."""
-    if job.mesh.pp > 1 or job.num_micro_batches <= _ENOUGH_MICRO_BATCHES:
+    """Of an accumulation the first three micro-batches: every later one finds what the third found."""
+    if job.mesh.pp > 1 or job.num_micro_batches <= ENOUGH_MICRO_BATCHES:
         return job
     notes.append(
-        f"{_ENOUGH_MICRO_BATCHES} of {job.num_micro_batches} micro-batches: the later ones find what the second finds"
+        f"{ENOUGH_MICRO_BATCHES} of {job.num_micro_batches} micro-batches: the later ones find what the third finds"
     )
-    said = replace(job.said, accumulation_steps=_ENOUGH_MICRO_BATCHES, global_batch=None)
+    said = replace(job.said, accumulation_steps=ENOUGH_MICRO_BATCHES, global_batch=None)
     return resolve(said)
 
 
