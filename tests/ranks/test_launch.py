@@ -141,6 +141,17 @@ def test_a_torch_that_cannot_be_imported_is_no_bug_of_ours(environ: dict[str, st
         launch(2, ["report"], env=env, needs_torch=True, module=MODULE)
 
 
+def test_a_torch_that_hangs_as_it_is_imported_is_waited_for_no_longer_than_was_said(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    hangs = tmp_path / "path" / "torch"
+    hangs.mkdir(parents=True)
+    (hangs / "__init__.py").write_text("import time; time.sleep(600)")
+    env = {**environ, "PYTHONPATH": f"{hangs.parent}:{environ['PYTHONPATH']}"}
+    with pytest.raises(DistdoctorError, match="no rank had reported after"):
+        launch(2, ["report"], env=env, needs_torch=True, module=MODULE, deadline_s=1.0)
+
+
 @pytest.mark.launch
 def test_ranks_of_a_killed_torchrun_do_not_stay_and_it_is_said(
     environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

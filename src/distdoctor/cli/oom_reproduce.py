@@ -95,7 +95,9 @@ def reproduce(
         from distdoctor.ranks.launch import launch as launch_ranks
 
         argv = without_launch(sys.argv[1:])
-        raise typer.Exit(launch_ranks(launch, argv, env=os.environ, needs_torch=True))
+        # Each rank watches itself, from when torch was imported on; before that nobody but us does.
+        deadline_s = options.time_limit_s + 2 * options.timeout_s
+        raise typer.Exit(launch_ranks(launch, argv, env=os.environ, needs_torch=True, deadline_s=deadline_s))
     raise typer.Exit(run_live(identity, options, make_request(output, command="oom-reproduce"), prepared))
 
 

@@ -110,6 +110,11 @@ def launch(
                 f"torchrun was ended by {launched.killed_by.name} before any rank had reported",
                 hint="`dmesg -T | tail` says whether the kernel did it; else ask who uses this host",
             )
+        if launched.was_late:
+            raise DistdoctorError(
+                f"no rank had reported after {deadline_s:g} s, and all were ended",
+                hint=f"does `{python} -c 'import torch'` come to an end on this host?",
+            )
         if launched.torchrun_failed:
             raise DistdoctorError(
                 "torchrun ended with status 1 before any rank had reported",
@@ -131,6 +136,7 @@ class _Launched:
     ) -> None:
         """`agents`: under torchrun, the launch's id, by which its ranks are known."""
         self._interrupted = False
+        self._is_late = False
         self._agents = agents
         self._processes = processes
         self._status = status
@@ -151,6 +157,7 @@ class _Launched:
                     self._somebody_failed() or (limit is not None and limit.expired)
                 ):
                     # As torchrun does: the others are told, report what came, and end.
+                    self._is_late = limit is not None and limit.expired
                     self.forward(signal.SIGTERM)
             time.sleep(_POLL_S)
         self._wait_for_orphans()
@@ -162,6 +169,11 @@ class _Launched:
         if self._agents is None or self._ending is not None or code is None or code >= 0:
             return None
         return signal.Signals(-code) if read_status(self._status) is None else None
+
+    @property
+    def was_late(self) -> bool:
+        """The deadline passed, and SIGTERM brought no report either."""
+        return self._is_late and self._agents is not None and read_status(self._status) is None
 
     @property
     def torchrun_failed(self) -> bool:
