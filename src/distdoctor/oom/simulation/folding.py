@@ -1,4 +1,5 @@
-"""Which layers are enough? Of many equal ones, five stand for all: two neighbours at each end do what only ends do."""
+"""Which layers are enough? Of many equal ones a few stand for all: those at the ends, and one in the middle with its
+neighbours."""
 
 from __future__ import annotations
 
@@ -11,8 +12,10 @@ from distdoctor.oom.settings import DataParallel
 
 # The first layer and the last are special, and FSDP2 prefetches one ahead: the middle one of five has two regular
 # neighbours on each side in both directions.
-_KEPT = 5
-_TEMPLATE = 2
+_KEPT, _TEMPLATE = 5, 2
+# Pipelines keep parameters gathered from one micro-batch to the next and prefetch nothing, so that the second of four
+# will do; there every layer runs once for each micro-batch, and one less counts.
+_KEPT_WITHOUT_PREFETCH, _TEMPLATE_WITHOUT_PREFETCH = 4, 1
 # Strategies that lay all layers into one buffer have no layer that stands for others.
 _FOLDABLE = (DataParallel.NONE, DataParallel.FSDP)
 
@@ -45,6 +48,10 @@ def fold_of(job: Job, chunks: Sequence[Sequence[int]], *, more: int = 0) -> Fold
     num_layers = sum(len(chunk) for chunk in whole)
     if job.strategy not in _FOLDABLE or job.said.checkpoint_layers is not None:
         return Fold(chunks=whole, extra={}, num_layers=num_layers)
+    prefetches = job.mesh.pp == 1 or job.reshard_after_forward
+    keeps, template = (
+        (_KEPT, _TEMPLATE) if prefetches else (_KEPT_WITHOUT_PREFETCH, _TEMPLATE_WITHOUT_PREFETCH)
+    )
     built: list[tuple[int, ...]] = []
     extra: dict[int, int] = {}
     position = 0
@@ -52,9 +59,9 @@ def fold_of(job: Job, chunks: Sequence[Sequence[int]], *, more: int = 0) -> Fold
         kept: list[int] = []
         for _, run in groupby(chunk, key=job.known_shape.has_experts):
             layers = list(run)
-            keep = min(len(layers), _KEPT + more)
+            keep = min(len(layers), keeps + more)
             if len(layers) > keep:
-                extra[position + len(kept) + _TEMPLATE] = len(layers) - keep
+                extra[position + len(kept) + template] = len(layers) - keep
             kept += layers[:keep]
         built.append(tuple(kept))
         position += len(kept)

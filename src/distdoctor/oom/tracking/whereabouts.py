@@ -96,7 +96,8 @@ class Whereabouts:
     def _of_autograd_node(self) -> Part:
         node = current_autograd_node()
         if node is None:
-            return self._last
+            # Between nodes, or after the last one: what happens there belongs to what it happens to.
+            return _OUTSIDE
         number = int(node._sequence_nr())
         if number >= _NO_NUMBER:
             self._last = self._parameters.get(id(getattr(node, "variable", None)), self._last)
