@@ -17,11 +17,20 @@ def kept(shape: ModelShape, job: Job, *, with_experts: bool, is_checkpointed: bo
         case Checkpointing.FULL:
             return full_saved(shape, residual=job.residual_bytes)
         case Checkpointing.SELECTIVE:
-            return selective_saved(
+            saved = selective_saved(
                 shape, with_experts=with_experts, element=job.compute_bytes, residual=job.residual_bytes
             )
+            return saved.plus(_reduced(shape, job))
         case Checkpointing.NONE:
             return whole_layer(shape, job, with_experts=with_experts)
+
+
+def _reduced(shape: ModelShape, job: Job) -> SavedBytes:
+    """With sequence parallelism the outputs of attention and MLP come out of a reduce-scatter, and TorchTitan's
+    selection keeps what collectives brought."""
+    if job.mesh.tp == 1 or not job.sequence_parallel:
+        return SavedBytes(split=0.0, whole=0.0)
+    return SavedBytes(split=0.0, whole=2.0 * job.compute_bytes * shape.hidden_size)
 
 
 def whole_layer(shape: ModelShape, job: Job, *, with_experts: bool) -> SavedBytes:

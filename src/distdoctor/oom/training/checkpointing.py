@@ -38,8 +38,8 @@ def _contexts() -> Any:
 
 
 def _policy() -> Callable[..., CheckpointPolicy]:
-    """Save attention's output and every second matrix product, recompute the rest: torchtitan's `selective` with
-    option `op` (torchtitan/distributed/activation_checkpoint.py)."""
+    """Save attention's output, every second matrix product, and what collectives brought, recompute the rest:
+    torchtitan's `selective` with option `op` (torchtitan/distributed/activation_checkpoint.py)."""
     aten = torch.ops.aten
     products = {aten.mm.default, aten.addmm.default, aten.linear.default}
     attention = {
@@ -52,10 +52,15 @@ def _policy() -> Callable[..., CheckpointPolicy]:
         )
         if hasattr(aten, name)
     }
+    collectives = {
+        getattr(torch.ops._c10d_functional, name).default
+        for name in ("reduce_scatter_tensor", "all_to_all_single")
+        if hasattr(torch.ops._c10d_functional, name)
+    }
     counts = {True: 0, False: 0}
 
     def policy(context: Any, function: Any, *_args: Any, **_kwargs: Any) -> CheckpointPolicy:
-        if function in attention:
+        if function in attention or function in collectives:
             return CheckpointPolicy.MUST_SAVE
         if function in products:
             counts[context.is_recompute] += 1

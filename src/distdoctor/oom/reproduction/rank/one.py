@@ -93,12 +93,13 @@ class CombinationRun:
         before, _ = process_memory.resident_bytes()
         self._teller.change(rss_before_bytes=before, no_rss=no_peak)
         device_memory.reset_device(self._device, records_history=self._options.snapshot_dir is not None)
-        torch.manual_seed(self._rank)
 
     def _run(self, tracker: LimitedTracker) -> None:
         watchdog, name = self._joined.watchdog, self._combination.name
         watchdog.arrive(f"{name}: building the program", deadline_s=self._options.timeout_s * 2)
         world = self._world()
+        # Ranks that share a sequence or a layer draw the same tokens.
+        torch.manual_seed(world.coordinate("dp_replicate") * 4096 + world.coordinate("dp_shard"))
         program = self._build(world, tracker)
         self._teller.change(made_by=made_by(world))
         watchdog.leave()
