@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from distdoctor.oom.facts.estimate import Amount, Category
-from distdoctor.oom.formulas.layer import SavedBytes, inputs_kept
+from distdoctor.oom.formulas.layer import SavedBytes, inputs_kept, put_off_saved
 from distdoctor.oom.formulas.logits import logits_bytes
 from distdoctor.oom.job import Job
 from distdoctor.oom.local import LocalModel
@@ -37,8 +37,8 @@ def activations_of(local: LocalModel, job: Job) -> Activations:
     shape = job.shape
     if shape is None:
         return Activations()
-    chunks = pipeline_parallel.chunks_in_flight(local, job)
     per_batch = _layers_bytes(shape, local, job)
+    chunks = pipeline_parallel.chunks_in_flight(local, job, batch_bytes=per_batch)
     share = chunks / job.virtual_stages
     kept = [
         Amount(
@@ -57,6 +57,8 @@ def activations_of(local: LocalModel, job: Job) -> Activations:
             )
         )
     kept += pipeline_parallel.buffers(local, shape, job)
+    kept += _put_off(shape, local, job)
+    kept += _waiting_logits(shape, local, job)
     held = _held_logits(shape, local, job)
     return Activations(
         kept=tuple(kept),
@@ -134,9 +136,38 @@ def _live_layer(shape: ModelShape, local: LocalModel, job: Job) -> tuple[Amount,
     return tuple(amounts)
 
 
+def _put_off(shape: ModelShape, local: LocalModel, job: Job) -> tuple[Amount, ...]:
+    """What a schedule that puts the gradients of weights off keeps for them beside activations."""
+    batches = pipeline_parallel.put_off_batches(local, job)
+    if not batches:
+        return ()
+    waiting = put_off_saved(shape, element=job.compute_bytes)
+    per_token = len(local.layers) * tensor_parallel.bytes_per_token(waiting, shape, job, gathers=0)
+    if local.has_output:
+        per_token += tensor_parallel.local_vocabulary(shape, job) * job.compute_bytes
+    how = f"gradients of {batches} micro-batches whose weights wait"
+    return (Amount(category=Category.TEMPORARIES, num_bytes=batches * job.tokens * per_token, how=how),)
+
+
+def _waiting_logits(shape: ModelShape, local: LocalModel, job: Job) -> tuple[Amount, ...]:
+    """Logits and log-probabilities of micro-batches that wait for their backward pass."""
+    batches = pipeline_parallel.waiting_logits(job)
+    if not local.has_output or job.fused_loss or not batches:
+        return ()
+    vocabulary = tensor_parallel.local_vocabulary(shape, job)
+    num_bytes = batches * job.tokens * vocabulary * (job.compute_bytes + 4)
+    how = f"logits and log-probabilities of {batches} micro-batches that wait"
+    return (Amount(category=Category.LOGITS, num_bytes=num_bytes, how=how),)
+
+
+def _frees_logits(job: Job) -> bool:
+    """A stage of a pipeline holds what it gave, whatever the loop does."""
+    return bool(job.said.frees_logits) and job.mesh.pp == 1
+
+
 def _held_logits(shape: ModelShape, local: LocalModel, job: Job) -> tuple[Amount, ...]:
     """Whoever holds the logits while the backward pass runs, a variable of the loop or a pipeline's stage, keeps them."""
-    if not local.has_output or job.fused_loss or job.said.frees_logits:
+    if not local.has_output or job.fused_loss or _frees_logits(job):
         return ()
     num_bytes = job.tokens * tensor_parallel.local_vocabulary(shape, job) * job.compute_bytes
     how = "logits that a variable holds through the backward pass"
@@ -150,7 +181,7 @@ def _loss(shape: ModelShape, job: Job) -> tuple[Amount, ...]:
         vocabulary,
         compute_bytes=job.compute_bytes,
         is_parallel=job.loss_parallel,
-        frees_logits=bool(job.said.frees_logits),
+        frees_logits=_frees_logits(job),
         is_chunked=job.fused_loss,
     )
     each = f"{job.tokens:,.0f} tokens x {vocabulary:,.0f} words"

@@ -12,6 +12,7 @@ from distdoctor.oom.job import Job
 from distdoctor.oom.local import LocalModel, local_models
 from distdoctor.oom.placements import placements_of
 from distdoctor.oom.settings import Checkpointing, DataParallel
+from distdoctor.oom.strategies import pipeline_parallel
 from distdoctor.oom.strategies.all import strategy_of
 from distdoctor.oom.strategies.base import States, Strategy
 from distdoctor.oom.strategies.pipeline_parallel import role_words
@@ -31,7 +32,7 @@ def estimate(job: Job) -> Estimate:
         placements=placements_of(job, strategy),
         assumptions=job.assumptions,
         notes=job.notes,
-        not_covered=job.not_covered,
+        not_covered=(*job.not_covered, *pipeline_parallel.not_covered(job)),
         is_whole=job.shape is not None,
     )
 

@@ -130,6 +130,22 @@ def selective_saved(shape: ModelShape, *, with_experts: bool, element: int, resi
     )
 
 
+def put_off_saved(shape: ModelShape, *, element: int) -> SavedBytes:
+    """Gradients that wait for those of the weights: of what each matrix and each norm of a layer gave
+    (torch/distributed/pipelining/_backward.py, `stage_backward_input`)."""
+    if shape.mla is not None:
+        heads = shape.num_heads * (2 * (shape.mla.nope_head_size + shape.mla.rope_head_size))
+        heads += shape.num_heads * shape.mla.value_head_size
+    else:
+        heads = (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_size
+    inside = (2 if shape.is_gated else 1) * shape.ffn_size
+    return SavedBytes(
+        split=element * (heads + inside),
+        whole=element * 2 * shape.hidden_size,
+        gathered=element * 2 * shape.hidden_size,
+    )
+
+
 def full_saved(shape: ModelShape, *, residual: int) -> SavedBytes:
     """Full checkpointing keeps the layer's input only (arXiv 2205.05198, section 4.2)."""
     return SavedBytes(split=0, whole=residual * shape.hidden_size)

@@ -63,7 +63,7 @@ def _gathered(local: LocalModel, job: Job, *, in_backward: bool) -> tuple[Amount
         parameters, reducing = backward_bytes(
             local, element=element, reduce_element=_reduce_bytes(job), keeps_all=keeps_all
         )
-        if job.said.adapter is not None or _accumulates_whole(job):
+        if job.said.adapter is not None or (keeps_all and _accumulates_whole(job)):
             # Those of a pipeline are added to what is accumulated, and reduced when few micro-batches are left.
             reducing = 0.0
         amounts.append(

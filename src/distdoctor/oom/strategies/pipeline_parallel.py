@@ -4,25 +4,64 @@ from __future__ import annotations
 
 from distdoctor.oom.facts.estimate import Amount, Category
 from distdoctor.oom.formulas.buffers import pipeline_bytes
-from distdoctor.oom.formulas.pipeline import in_flight_chunks
-from distdoctor.oom.job import DEEPSPEED, Job
+from distdoctor.oom.formulas.pipeline import in_flight_chunks, put_off
+from distdoctor.oom.formulas.states import gradient_bytes
+from distdoctor.oom.job import DEEPSPEED, MEGATRON, Job
 from distdoctor.oom.local import LocalModel
+from distdoctor.oom.settings import Checkpointing, DataParallel, Precision, Schedule
 from distdoctor.oom.shape import ModelShape
 from distdoctor.oom.strategies.tensor_parallel import hidden_divisor
 
 PAGE = "pipeline-parallel"
 
 
-def chunks_in_flight(local: LocalModel, job: Job) -> int:
-    """Chunks whose activations this rank holds at its worst moment."""
+def chunks_in_flight(local: LocalModel, job: Job, *, batch_bytes: float) -> int:
+    """Chunks whose activations this rank holds at its worst moment. `batch_bytes`: what one micro-batch keeps."""
     if job.mesh.pp == 1:
         return job.virtual_stages
-    return in_flight_chunks(
+    chunks = in_flight_chunks(
         job.schedule,
         num_stages=job.mesh.pp,
         stage=local.stage,
         num_micro_batches=job.num_micro_batches,
         virtual_stages=job.virtual_stages,
+    )
+    has_done_one = job.schedule is Schedule.GPIPE and job.num_micro_batches > 1
+    if has_done_one and local.numel * _accumulated(job) > batch_bytes:
+        # The first micro-batch has gone when the second finds its gradients, and they are more.
+        chunks -= job.virtual_stages
+    return chunks
+
+
+def _accumulated(job: Job) -> int:
+    """Bytes of an accumulated gradient; FSDP2 accumulates in the type of the reduction."""
+    if job.strategy is DataParallel.FSDP and job.precision is not Precision.PURE16:
+        return 4
+    return gradient_bytes(job.precision, in_fp32=job.grads_in_fp32)
+
+
+def put_off_batches(local: LocalModel, job: Job) -> int:
+    """Micro-batches whose gradients of weights wait."""
+    if job.mesh.pp == 1:
+        return 0
+    return put_off(job.schedule, stage=local.stage, num_micro_batches=job.num_micro_batches)
+
+
+def waiting_logits(job: Job) -> int:
+    """Micro-batches on the last stage that have a loss and wait for their backward pass, beside the one in hand."""
+    if job.mesh.pp == 1 or job.schedule is not Schedule.GPIPE:
+        return 0
+    return max(0, job.num_micro_batches - 2)
+
+
+def not_covered(job: Job) -> tuple[str, ...]:
+    """What the formulas do not know of a pipeline."""
+    splits = job.schedule in (Schedule.ZERO_BUBBLE, Schedule.ZBV)
+    if job.mesh.pp == 1 or not splits or job.checkpointing is Checkpointing.NONE or job.strategy in MEGATRON:
+        return ()
+    return (
+        "checkpointed layers under a zero-bubble schedule, which torch computes again for each of their weights and "
+        "keeps until the last one (`distdoctor oom simulate` tells)",
     )
 
 

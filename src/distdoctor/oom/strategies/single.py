@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 from distdoctor.oom.adapters import adapter_share
 from distdoctor.oom.facts.estimate import Amount, Category
 from distdoctor.oom.job import DEEPSPEED, MEGATRON, Job
 from distdoctor.oom.local import LocalModel
 from distdoctor.oom.settings import Checkpointing, DataParallel, Precision
 from distdoctor.oom.strategies.base import WHOLE, States, Strategy, amount, per_parameter, state_amounts
+from distdoctor.oom.strategies.pipeline_parallel import chunks_in_flight, put_off_batches, waiting_logits
 from distdoctor.oom.strategies.tensor_parallel import local_vocabulary
 
 
@@ -50,10 +53,12 @@ def autocast_copies(local: LocalModel, job: Job, *, in_backward: bool) -> tuple[
     share = adapter_share(job)
     if share is not None:
         return (amount(Category.TEMPORARIES, 2, local.numel * share, what="adapters cast by autocast"),)
-    output = _output_weights(local, job)
+    # Autocast's cache ends with the forward pass of a micro-batch, and each keeps its own copies until its backward pass.
+    chunks = chunks_in_flight(local, job, batch_bytes=math.inf)
+    output = _output_weights(local, job) * (1 + waiting_logits(job) + put_off_batches(local, job))
     layers = sum(unit.numel for unit in local.layers)
     if job.checkpointing is Checkpointing.NONE or not local.knows_units:
-        weights = layers + output
+        weights = layers * chunks / job.virtual_stages + output
     elif in_backward:
         weights = local.largest_layer.numel + output
     else:
