@@ -24,7 +24,7 @@ LAZY = {"report/render/html.py", "nccl_bench/analysis/samples.py"}
 
 # Commands that measure import torch in their own process; nothing else does.
 MEASURING = (
-    "torch_private.py",
+    "torch_private/",
     "nccl_bench/measure/",
     "ranks/group/",
     "oom/training/",

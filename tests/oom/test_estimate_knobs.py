@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from distdoctor.oom.catalog.gpus import parse_cluster
-from distdoctor.oom.search.change import Effort
 from distdoctor.oom.estimate import estimate
 from distdoctor.oom.fit import Fits
 from distdoctor.oom.job import resolve
 from distdoctor.oom.knobs import Knob, knobs_of
 from distdoctor.oom.models.presets import preset
+from distdoctor.oom.search.change import Effort
 from distdoctor.oom.settings import Adapter, Attention, Checkpointing, DataParallel, Settings
 from distdoctor.oom.shape import Model
 

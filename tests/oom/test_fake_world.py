@@ -11,7 +11,7 @@ from distdoctor.oom.models.presets import preset  # noqa: E402
 from distdoctor.oom.settings import Settings  # noqa: E402
 from distdoctor.oom.simulation.child.fake_world import fake_world  # noqa: E402
 from distdoctor.oom.training.base import CannotRunError  # noqa: E402
-from distdoctor.torch_private import current_stream_key  # noqa: E402
+from distdoctor.torch_private.storages import current_stream_key  # noqa: E402
 
 
 def test_fake_tensors_are_refused_on_a_gpu() -> None:

@@ -15,7 +15,7 @@ from distdoctor.oom.simulation.child.real_allocator import allocator_peak  # noq
 from distdoctor.oom.simulation.child.self_check import measured_peak, simulated_peak  # noqa: E402
 from distdoctor.oom.tracking.gradient_sums import of_a_free_gradient  # noqa: E402
 from distdoctor.oom.tracking.tracker import Tracker  # noqa: E402
-from distdoctor.torch_private import fake_tensor_mode  # noqa: E402
+from distdoctor.torch_private.fake_tensors import fake_tensor_mode  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
     of_a_free_gradient() is None, reason="this torch does not tell who holds a tensor"

@@ -16,7 +16,7 @@ from distdoctor.oom.shape import Model, ModelShape
 from distdoctor.oom.training.base import CannotRunError
 from distdoctor.oom.training.build import why_not
 from distdoctor.oom.training.context_parallel import RING_TOLERANCES
-from distdoctor.torch_private import ring_attention_templates
+from distdoctor.torch_private.attention import ring_attention_templates
 from forkpool import ForkPool
 
 if ring_attention_templates() is None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 import torch.distributed as dist
 
-from distdoctor import torch_private
 from distdoctor.errors import UsageError
 from distdoctor.nccl_bench.dtypes import DType, op_named
 from distdoctor.nccl_bench.measure.patterns import PREMUL_FACTOR
+from distdoctor.torch_private.distributed import nccl_premul_sum
 
 
 def torch_dtype(dtype: DType) -> torch.dtype:
@@ -23,7 +23,7 @@ def torch_op(op: str) -> object:
     """The ReduceOp of a name; premul_sum with its factor. Raises UsageError for names that are not known here."""
     name = op_named(op)
     if name == "premul_sum":
-        made = torch_private.nccl_premul_sum(float(PREMUL_FACTOR))
+        made = nccl_premul_sum(float(PREMUL_FACTOR))
     else:
         made = getattr(dist.ReduceOp, name.upper(), None)
     if made is None:

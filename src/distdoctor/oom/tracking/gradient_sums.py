@@ -16,7 +16,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from distdoctor.torch_private import Holders, holders_of_first, is_in_backward, outside_modes
+from distdoctor.torch_private.autograd import Holders, holders_of_first, is_in_backward
+from distdoctor.torch_private.fake_tensors import outside_modes
 
 # `Tensor.backward` enters the engine here; on a GPU it runs in a thread of its own, without a Python frame below.
 _ENGINE = "/torch/autograd/graph.py"

@@ -21,7 +21,8 @@ from distdoctor.oom.memory.log import Event, MemoryLog, Origin, Phase, Place, St
 from distdoctor.oom.tracking.gradient_sums import is_sum_in_place, of_a_free_gradient
 from distdoctor.oom.tracking.origins import origin_of_caller
 from distdoctor.oom.tracking.whereabouts import Whereabouts
-from distdoctor.torch_private import active_fake_mode, current_stream_key, local_tensors, resize_hook
+from distdoctor.torch_private.fake_tensors import active_fake_mode
+from distdoctor.torch_private.storages import current_stream_key, local_tensors, resize_hook
 
 _COLLECTIVE_OPS = ("c10d.", "_c10d_functional.", "_c10d_functional_autograd.", "fsdp.")
 FREED = "free"

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from distdoctor.oom.memory.log import Phase, Place
-from distdoctor.torch_private import current_autograd_node, next_sequence_number
+from distdoctor.torch_private.autograd import current_autograd_node, next_sequence_number
 
 _LAYER = re.compile(r"(?:^|\.)layers\.(\w+)")
 # What wrappers put into names.

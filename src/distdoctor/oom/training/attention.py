@@ -11,7 +11,7 @@ from distdoctor.oom.shape import ModelShape
 from distdoctor.oom.training.base import Kernels
 from distdoctor.oom.training.norms import make_norm
 from distdoctor.oom.training.ring_attention import active_ring
-from distdoctor.torch_private import attention_of_any_value_size, flash_attention
+from distdoctor.torch_private.attention import attention_of_any_value_size, flash_attention
 
 
 class SelfAttention(nn.Module):

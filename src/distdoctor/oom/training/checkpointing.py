@@ -11,7 +11,7 @@ from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint
 
 from distdoctor.oom.job import Job
 from distdoctor.oom.settings import Checkpointing
-from distdoctor.torch_private import checkpoint_wrapper, let_checkpoints_ignore_marks
+from distdoctor.torch_private.autograd import checkpoint_wrapper, let_checkpoints_ignore_marks
 
 
 def apply(model: nn.Module, job: Job) -> None:

@@ -14,7 +14,7 @@ from distdoctor.oom.settings import Attention
 from distdoctor.oom.training.base import CannotRunError, World
 from distdoctor.oom.training.model import Transformer
 from distdoctor.oom.training.ring_attention import Ring, attending_in
-from distdoctor.torch_private import context_parallel
+from distdoctor.torch_private.attention import context_parallel
 
 # What attention in a ring may differ from attention at once: rounding, merged once for each rank. Our own thresholds;
 # fp32 errs by about 1e-6, bf16 by about one of its 8 bits.

@@ -16,7 +16,7 @@ from distdoctor.oom.settings import DataParallel
 from distdoctor.oom.training.data_parallel import DataParallelism
 from distdoctor.oom.training.expert_parallel import parameters_elsewhere
 from distdoctor.oom.training.optimizers import optimizer_class
-from distdoctor.torch_private import ignore_in_ddp, keep_buckets_as_built
+from distdoctor.torch_private.distributed import ignore_in_ddp, keep_buckets_as_built
 
 # torch's own default.
 _BUCKET_MIB = 25

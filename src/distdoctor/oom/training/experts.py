@@ -20,7 +20,7 @@ from torch.distributed.tensor import DTensor, Partial, Replicate
 from distdoctor.oom.shape import MixtureOfExperts, ModelShape
 from distdoctor.oom.training.feed_forward import FeedForward, make_mlp
 from distdoctor.oom.training.grouped_linear import grouped_linear
-from distdoctor.torch_private import all_to_all_rows
+from distdoctor.torch_private.distributed import all_to_all_rows
 
 if TYPE_CHECKING:
     from distdoctor.oom.training.model import ModelOptions

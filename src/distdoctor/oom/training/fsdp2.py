@@ -23,7 +23,7 @@ from distdoctor.oom.training.data_parallel import DataParallelism
 from distdoctor.oom.training.expert_parallel import experts_of
 from distdoctor.oom.training.experts import GroupedExperts
 from distdoctor.oom.training.model import Transformer
-from distdoctor.torch_private import set_gradient_divisor
+from distdoctor.torch_private.distributed import set_gradient_divisor
 
 
 class FullyShard(DataParallelism):

@@ -21,7 +21,7 @@ from distdoctor.oom.training.context_parallel import around_step, local_seq_len
 from distdoctor.oom.training.data_parallel import DataParallelism
 from distdoctor.oom.training.loop import make_tokens
 from distdoctor.oom.training.loss import around_loss, cross_entropy
-from distdoctor.torch_private import pipeline_buffers, skip_pipeline_vote
+from distdoctor.torch_private.pipelining import pipeline_buffers, skip_pipeline_vote
 
 # torch has no ZB-H1 by that name. Its interleaved zero bubble with one stage on each rank is that schedule: weight
 # gradients fill the bubble, and no more micro-batches are held than in 1F1B (arXiv 2401.10241, figure 3 top).

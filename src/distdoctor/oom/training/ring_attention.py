@@ -17,7 +17,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Shard
 
 from distdoctor.oom.training.base import CannotRunError, Kernels
-from distdoctor.torch_private import flash_attention, ring_attention_templates
+from distdoctor.torch_private.attention import flash_attention, ring_attention_templates
 
 # Heads come before tokens wherever attention is computed: (batch, heads, tokens, size).
 _TOKENS = 2

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from distdoctor.torch_private import dump_memory_snapshot, record_memory_history
+from distdoctor.torch_private.memory import dump_memory_snapshot, record_memory_history
 
 ALLOCATOR = "the CUDA allocator, limited to a fraction of the GPU"
 OWN_COUNT = "distdoctor's own count of live CPU bytes"

@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_leaves
 from distdoctor.oom.memory.log import Phase, Place
 from distdoctor.oom.tracking.foreseeing import foreseen_bytes
 from distdoctor.oom.tracking.tracker import Tracker
-from distdoctor.torch_private import active_fake_mode
+from distdoctor.torch_private.fake_tensors import active_fake_mode
 from distdoctor.units import format_bytes
 
 # A class of its own since torch 2.5; before, the one of CUDA.

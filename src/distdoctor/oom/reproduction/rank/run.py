@@ -25,7 +25,7 @@ from distdoctor.ranks.group.target import Target
 from distdoctor.ranks.identity import RankIdentity
 from distdoctor.ranks.progress import Progress
 from distdoctor.ranks.watchdog import Stall
-from distdoctor.torch_private import forget_device_meshes
+from distdoctor.torch_private.distributed import forget_device_meshes
 
 # Kept back from the time limit for gathering and writing the report. Our own choice.
 _RESERVE_S = 4.0

@@ -16,12 +16,8 @@ import torch.distributed as dist
 from distdoctor.oom.job import Job
 from distdoctor.oom.training.base import CannotRunError, Kernels, World
 from distdoctor.oom.training.device_mesh import build_device_mesh
-from distdoctor.torch_private import (
-    device_meshes_outside_modes,
-    fake_store,
-    fake_tensor_mode,
-    own_fsdp_chunk_only,
-)
+from distdoctor.torch_private.distributed import device_meshes_outside_modes, own_fsdp_chunk_only
+from distdoctor.torch_private.fake_tensors import fake_store, fake_tensor_mode
 
 _CPU = torch.device("cpu")
 

@@ -43,7 +43,7 @@ from distdoctor.oom.simulation.own_job import job_of_module
 from distdoctor.oom.simulation.roles import Role
 from distdoctor.oom.tracking.tracker import Tracker
 from distdoctor.oom.training.base import Observer, World
-from distdoctor.torch_private import values_known_up_to
+from distdoctor.torch_private.fake_tensors import values_known_up_to
 
 _IN_16_BIT = (Precision.MASTER, Precision.PURE16)
 

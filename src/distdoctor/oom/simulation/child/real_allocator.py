@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from distdoctor.torch_private import cpu_allocations
+from distdoctor.torch_private.memory import cpu_allocations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

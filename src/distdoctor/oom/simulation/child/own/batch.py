@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from distdoctor.oom.simulation.child.own.errors import OwnModuleError
 from distdoctor.oom.simulation.inputs import TensorInput
-from distdoctor.torch_private import active_fake_mode, fake_with_values, is_fake, outside_modes
+from distdoctor.torch_private.fake_tensors import active_fake_mode, fake_with_values, is_fake, outside_modes
 
 # Values of larger tensors are not kept: a mask of tokens by tokens is large, and nobody reads it.
 MAX_KNOWN = 1 << 20

@@ -17,7 +17,7 @@ from distdoctor.oom.simulation.child.own.batch import Batch, batch_of_module, ba
 from distdoctor.oom.simulation.child.own.errors import OwnModuleError
 from distdoctor.oom.simulation.child.own.tensors import parameters_on_meta
 from distdoctor.oom.simulation.inputs import FunctionName, Inputs
-from distdoctor.torch_private import modules_convert_by_replacing, outside_modes
+from distdoctor.torch_private.fake_tensors import modules_convert_by_replacing, outside_modes
 
 Way = tuple[str, Callable[[], "contextlib.AbstractContextManager[object]"]]
 

@@ -12,13 +12,8 @@ from torch.distributed.tensor import DTensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from distdoctor.torch_private import (
-    attention_of_any_value_size,
-    autocast_as_on_cuda,
-    device_constructors,
-    flash_attention,
-    unfused_attention,
-)
+from distdoctor.torch_private.attention import attention_of_any_value_size, flash_attention, unfused_attention
+from distdoctor.torch_private.fake_tensors import autocast_as_on_cuda, device_constructors
 
 # Limits of CUDA's kernels (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp).
 _FLASH_MAX_HEAD = 256

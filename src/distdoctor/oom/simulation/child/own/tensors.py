@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import nn
 
-from distdoctor.torch_private import is_wrapper
+from distdoctor.torch_private.storages import is_wrapper
 
 
 def remake_parameters(root: nn.Module, make: Callable[[torch.Tensor], torch.Tensor]) -> None:

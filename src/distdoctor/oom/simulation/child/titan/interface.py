@@ -9,7 +9,7 @@ from typing import Any
 
 from distdoctor.oom.simulation.torchtitan import INSTALL, TitanModel
 from distdoctor.oom.training.base import CannotRunError
-from distdoctor.torch_private import say_device_type
+from distdoctor.torch_private.distributed import say_device_type
 
 SEEN = "0.3.0"
 """The version that these names were read in."""

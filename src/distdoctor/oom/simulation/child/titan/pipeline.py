@@ -18,7 +18,7 @@ from distdoctor.oom.settings import Precision
 from distdoctor.oom.simulation.child.titan.interface import Titan
 from distdoctor.oom.training.base import CannotRunError, NoObserver, Observer
 from distdoctor.oom.training.pipeline_parallel import stages_of_rank
-from distdoctor.torch_private import pipeline_buffers
+from distdoctor.torch_private.pipelining import pipeline_buffers
 
 _SPLIT = "_generate_llm_fqn_per_model_part"
 

@@ -25,7 +25,8 @@ from distdoctor.oom.simulation.child.titan.pipeline import (
 from distdoctor.oom.training.base import CannotRunError, Observer, Program, World
 from distdoctor.oom.training.loop import make_tokens
 from distdoctor.oom.training.optimizers import states_of
-from distdoctor.torch_private import outside_modes, skip_pipeline_vote
+from distdoctor.torch_private.fake_tensors import outside_modes
+from distdoctor.torch_private.pipelining import skip_pipeline_vote
 
 _MAX_NORM = 1.0
 """TorchTitan's default; any other clips in the same way."""

@@ -13,7 +13,7 @@ from torch.nn import functional
 from distdoctor.oom.simulation.child.titan.interface import Titan
 from distdoctor.oom.training.base import Kernels
 from distdoctor.oom.training.norms import FusedRMSNorm
-from distdoctor.torch_private import flash_attention
+from distdoctor.torch_private.attention import flash_attention
 
 NOTES = (
     "FlexAttention is counted as the flash kernel, which keeps the same tensors; masks of blocks are left out",
