@@ -85,6 +85,12 @@ def _layers_bytes(shape: ModelShape, local: LocalModel, job: Job) -> float:
             and activation_checkpointing.keeps_routed(job, is_checkpointed=checkpointed)
         ):
             total += expert_parallel.kept_bytes(shape, shape.moe, job)
+        elif (
+            shape.moe
+            and with_experts
+            and activation_checkpointing.keeps_exchanged(job, is_checkpointed=checkpointed)
+        ):
+            total += 2 * expert_parallel.routed_tokens(shape.moe, job) * shape.hidden_size * job.compute_bytes
     return total
 
 

@@ -80,10 +80,10 @@ def mlp_saved(shape: ModelShape, width: int, *, element: int, residual: int) -> 
 
 
 def routed_saved(shape: ModelShape, moe: MixtureOfExperts, *, element: int) -> float:
-    """Bytes for one token that arrived at one routed expert: its input, the inside of the expert, its output, which
-    is kept until the token is weighed and sent back."""
+    """Bytes for one token that arrived at one routed expert: its input, the inside of the expert, and its output in fp32,
+    in which it is weighed (torchtitan/models/common/moe)."""
     inside = (4 if shape.is_gated else 2) * moe.expert_ffn_size
-    return element * (2 * shape.hidden_size + inside)
+    return element * (shape.hidden_size + inside) + 4 * shape.hidden_size
 
 
 def layer_saved(
@@ -113,20 +113,22 @@ def inputs_kept(shape: ModelShape, *, with_experts: bool, is_autocast: bool) -> 
 def selective_saved(shape: ModelShape, *, with_experts: bool, element: int, residual: int) -> SavedBytes:
     """Per-operator selective checkpointing as TorchTitan does it: the layer's input, the output of attention, and
     every second matrix product (queries, values, gate, down of queries, keys, values, output, gate, up, down). What
-    `down` gave is kept as the product gives it: before it is added up over tp and cut, so whole on every rank."""
+    `down` gave is kept as the product gives it: before it is added up over tp and cut, so whole on every rank. Products
+    of routed experts are no matrix products of that kind; the router's is, and with it up of the shared experts counts
+    instead of gate and down."""
     if shape.mla is not None:
         queries = shape.num_heads * (shape.mla.nope_head_size + shape.mla.rope_head_size)
         out, values = shape.num_heads * shape.mla.value_head_size, shape.mla.kv_lora_rank
     else:
         queries = out = shape.num_heads * shape.head_size
         values = shape.num_kv_heads * shape.head_size
-    width = shape.ffn_size
+    width, router = shape.ffn_size, 0
     if with_experts and shape.moe is not None:
-        width = shape.moe.shared_ffn_size
+        width, router = shape.moe.shared_ffn_size, element * shape.moe.num_experts
     return SavedBytes(
         split=element * (queries + values + out + width) + 4 * shape.num_heads,
-        whole=residual * shape.hidden_size,
-        gathered=element * shape.hidden_size,
+        whole=residual * shape.hidden_size + router,
+        gathered=0 if router else element * shape.hidden_size,
     )
 
 

@@ -33,6 +33,12 @@ def _reduced(shape: ModelShape, job: Job) -> SavedBytes:
     return SavedBytes(split=0.0, whole=2.0 * job.compute_bytes * shape.hidden_size)
 
 
+def keeps_exchanged(job: Job, *, is_checkpointed: bool) -> bool:
+    """Whether rows that went to experts' ranks and came back are kept though the layer is computed again: collectives
+    brought them."""
+    return is_checkpointed and job.checkpointing is Checkpointing.SELECTIVE and job.mesh.ep > 1
+
+
 def whole_layer(shape: ModelShape, job: Job, *, with_experts: bool) -> SavedBytes:
     """What one layer holds for each token when its backward pass begins: all of it, computed again or kept."""
     return layer_saved(

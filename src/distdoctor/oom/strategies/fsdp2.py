@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from distdoctor.oom.facts.estimate import Amount, Category
-from distdoctor.oom.formulas.gathered import accumulated_gradient_bytes, backward_bytes, forward_bytes
+from distdoctor.oom.formulas.gathered import (
+    accumulated_gradient_bytes,
+    backward_bytes,
+    expert_padding,
+    forward_bytes,
+)
 from distdoctor.oom.job import Job
 from distdoctor.oom.local import LocalModel
 from distdoctor.oom.settings import DataParallel, Offload, Precision
@@ -25,6 +30,7 @@ def states(local: LocalModel, job: Job) -> States:
     """Shards over dp_shard x cp (HSDP: replicated over dp_replicate), and what is gathered while it is used."""
     per = per_parameter(job)
     shares = data_shares(job)
+    shares = replace(shares, expert=shares.expert / _padding(job))
     base = States(
         resident=(),
         at_initialisation=whole_before_sharding(local, job),
@@ -61,7 +67,11 @@ def _gathered(local: LocalModel, job: Job, *, in_backward: bool) -> tuple[Amount
     amounts = []
     if in_backward:
         parameters, reducing = backward_bytes(
-            local, element=element, reduce_element=_reduce_bytes(job), keeps_all=keeps_all
+            local,
+            element=element,
+            reduce_element=_reduce_bytes(job),
+            keeps_all=keeps_all,
+            padding=_padding(job),
         )
         if job.said.adapter is not None or (keeps_all and _accumulates_whole(job)):
             # Those of a pipeline are added to what is accumulated, and reduced when few micro-batches are left.
@@ -86,7 +96,7 @@ def _gathered(local: LocalModel, job: Job, *, in_backward: bool) -> tuple[Amount
         amounts.append(
             Amount(
                 category=Category.GATHERED,
-                num_bytes=forward_bytes(local, element=element, keeps_all=keeps_all),
+                num_bytes=forward_bytes(local, element=element, keeps_all=keeps_all, padding=_padding(job)),
                 how="every unit, kept after its forward"
                 if keeps_all
                 else "the output's unit and one layer ahead",
@@ -115,6 +125,13 @@ def _embeddings_turn(local: LocalModel, job: Job) -> tuple[Amount, ...]:
     whole = elements + local.embedding.dense
     what = "elements of the embedding's gradient, for the whole vocabulary"
     return (amount(Category.TEMPORARIES, job.compute_bytes, whole, what=what),)
+
+
+def _padding(job: Job) -> float:
+    """Of experts that are cut with everything else; those of expert parallelism are cut along another dimension."""
+    if job.shape is None or job.shape.moe is None or job.mesh.ep * job.mesh.etp > 1:
+        return 1.0
+    return expert_padding(job.shape.moe.num_experts, job.mesh.shard_ranks)
 
 
 def _accumulates_whole(job: Job) -> bool:
