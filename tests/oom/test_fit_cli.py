@@ -46,6 +46,9 @@ SHARED = (
 
 
 def run(*arguments: str, columns: int = 80, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """The formulas alone, unless `--simulate` is said: each simulation takes seconds."""
+    if arguments[0] == "fit" and "--simulate" not in arguments:
+        arguments = (*arguments, "--no-simulate")
     return subprocess.run(
         [sys.executable, "-m", "distdoctor", "oom", *arguments],
         capture_output=True,
@@ -327,3 +330,21 @@ def test_sizes_of_no_job_end_as_an_error_and_not_as_a_crash(key: str, value: int
     done = run("fit", str(report))
     assert "Traceback" not in done.stderr
     assert done.returncode in (0, 2, 3, 11)
+
+
+def test_the_best_proposals_are_confirmed_by_simulation(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    out = tmp_path / "fit.json"
+    done = run(
+        "fit", "--model", "tiny", "--on", "2x2.2GiB", "--micro-batch", "512", "--simulate", "-o", str(out)
+    )
+    assert done.returncode == 11, done.stderr
+    report = json.loads(out.read_text())
+    confirmed = [
+        row
+        for table in report["tables"]
+        if table["name"] == "oom-fit"
+        for row in table["rows"]
+        if any(isinstance(cell, str) and cell.endswith(", fits") for cell in row)
+    ]
+    assert confirmed, done.stdout
