@@ -57,12 +57,12 @@ class Whereabouts:
 
     def at(self, phase: Phase, step: int, micro_batch: int | None) -> None:
         """The program begins a phase."""
-        self.phase, self.step, self.micro_batch = phase, step, micro_batch
-        self._last = _OUTSIDE
-        if phase is Phase.FORWARD and micro_batch in (0, None) and not self._stack:
-            # Nodes of the step before are gone.
+        if step != self.step:
+            # Nodes of the step before are gone; within one, a pipeline's stages begin anew while others' are waiting.
             self._starts.clear()
             self._running.clear()
+        self.phase, self.step, self.micro_batch = phase, step, micro_batch
+        self._last = _OUTSIDE
 
     def name_modules(self, root: nn.Module, first_layer: int) -> None:
         """Names as in the model's own code, without those of wrappers; layers in their order."""
