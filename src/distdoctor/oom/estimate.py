@@ -85,7 +85,9 @@ def _step(
     stepped = kept_later + (states.from_first_step if step == 1 else ())
     if not states.step_frees_gradients:
         stepped += states.gradients
-    done = kept_later + states.gradients + states.at_backward
+    # Gradients that come last take the place of whole ones, layer by layer, which are more.
+    own = () if states.gradients_come_last else states.gradients
+    done = kept_later + own + states.at_backward
     in_last_layer = _last_layers_turn(local, job, activations, states)
     by_moment = (
         (
