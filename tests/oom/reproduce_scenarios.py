@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterable
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -103,8 +104,13 @@ def reproduce(
     strategies: list[str] | None = None,
     at_step: int = 2,
     join_timeout_s: float | None = None,
+    argv_of: dict[str, list[str]] | None = None,
+    stderr: str | None = None,
 ) -> int:
-    """Run the command; `faults` maps a rank to what its program does in `at_step` of `strategies`, or of all."""
+    """Run the command; `faults` maps a rank to what its program does in `at_step` of `strategies`, or of all.
+
+    `argv_of`: more words for some ranks. `stderr`: a file for what rank 0 says there.
+    """
     del world_size
     fault = faults.get(str(rank), "")
     if join_timeout_s is not None:
@@ -131,7 +137,10 @@ def reproduce(
     build.build_program = failing_program if argv[0] == "real" else small_program
     if argv[0] == "real" and fault:
         nn.Linear.forward = Failing.forward
-    sys.argv = ["distdoctor", "oom", "reproduce", "--model", "tiny", *argv[1:]]
+    more = (argv_of or {}).get(str(rank), [])
+    sys.argv = ["distdoctor", "oom", "reproduce", "--model", "tiny", *argv[1:], *more]
+    if stderr is not None and rank == 0:
+        sys.stderr = Path(stderr).open("w", buffering=1, encoding="utf-8")  # noqa: SIM115 - open for as long as the rank lives
     try:
         return int(main() or 0)
     except SystemExit as stop:

@@ -50,6 +50,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "stopped": {"faults": {1: "stop"}},
     "hung": {"faults": {1: "hang"}},
     "never comes": {"faults": {2: "never comes"}, "join_timeout_s": scaled(5)},
+    "told differently": {"argv_of": {1: ["--strategy", "fsdp2"], 2: ["--steps", "3"]}},
     "cannot": {"faults": {0: "cannot", 1: "cannot", 2: "cannot"}},
 }
 
@@ -104,6 +105,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Ended]]
                     "faults": {str(rank): what for rank, what in plan.get("faults", {}).items()},
                     "strategies": plan.get("strategies"),
                     "join_timeout_s": plan.get("join_timeout_s"),
+                    "argv_of": {str(rank): words for rank, words in plan.get("argv_of", {}).items()},
+                    "stderr": f"{folder}/stderr",
                 },
                 environ={STATUS_VARIABLE: str(folder / "exit-code")},
                 limit_s=scaled(120),
@@ -225,6 +228,18 @@ def test_nothing_is_left_running_long_after_the_deadline(runs: dict[str, Ended],
         assert outcome.ending != "hung" or outcome.rank in faulty
         if outcome.rank not in faulty:
             assert outcome.seconds < ENDED_S
+
+
+def test_ranks_that_were_told_different_things_do_not_begin(runs: dict[str, Ended]) -> None:
+    run = runs["told differently"]
+    outcomes = run.outcomes()
+    assert [outcome.value for outcome in outcomes] == [2, 2, 2]
+    assert all(outcome.seconds < ENDED_S for outcome in outcomes)
+    error = (run.folder / "stderr").read_text()
+    assert (
+        "--strategy is ddp on ranks 0,2, ddp,fsdp2 on rank 1; --steps is 2 on ranks 0-1, 3 on rank 2" in error
+    )
+    assert not (run.folder / "report.json").exists()
 
 
 def test_what_cannot_run_here_is_unknown_and_no_fault(runs: dict[str, Ended]) -> None:

@@ -73,23 +73,26 @@ def reproduce(
     lost or raises is named, and what was measured until then is kept.
     """
     from distdoctor.cli.env import names_of, without_launch
+    from distdoctor.cli.measuring import giving_way
     from distdoctor.cli.oom_reproduce_live import run_live
     from distdoctor.ranks.identity import detect_identity, single_identity
 
     identity = single_identity() if launch else detect_identity(os.environ)
-    options = _options(
-        words,
-        tuple(config or ()),
-        names=_names(strategy),
-        num_ranks=launch or identity.world_size,
-        steps=steps,
-        memory_limit=memory_limit,
-        snapshot=snapshot,
-        backend=backend,
-        share_gpus=share_gpus,
-        timeout_s=timeout,
-        time_limit_s=time_limit,
-    )
+    # Under a launcher this rank alone may have been told something that cannot be.
+    with giving_way(identity.job_key):
+        options = _options(
+            words,
+            tuple(config or ()),
+            names=_names(strategy),
+            num_ranks=launch or identity.world_size,
+            steps=steps,
+            memory_limit=memory_limit,
+            snapshot=snapshot,
+            backend=backend,
+            share_gpus=share_gpus,
+            timeout_s=timeout,
+            time_limit_s=time_limit,
+        )
     prepared = prepare_outputs(output, names_of("oom-reproduce", identity))
     if launch:
         from distdoctor.ranks.launch import launch as launch_ranks

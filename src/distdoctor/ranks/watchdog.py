@@ -238,6 +238,10 @@ class Watchdog:
     def end_report(self, exit_code: int) -> None:
         """The report is written: whoever waits for it may end."""
         self._quietly(partial(self._store.set, "complete", str(exit_code)))
+        self.let_others_leave()
+
+    def let_others_leave(self) -> None:
+        """Where this process serves the store, wait some seconds at most until the others have finished."""
         if self._hosts_store:
             self._quietly(self._wait_for_others)
 

@@ -7,10 +7,13 @@ its own, on whichever rank is next, with what is in the store.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 
 from distdoctor.errors import DistdoctorError
 from distdoctor.exit_codes import ExitCode
+from distdoctor.ranks.agreement import ToldOptions, difference, read_options
+from distdoctor.ranks.greeting import encode
 from distdoctor.ranks.group.joining import Joined
 from distdoctor.ranks.identity import RankIdentity
 from distdoctor.ranks.told import tell, told_by_rank
@@ -19,9 +22,18 @@ from distdoctor.ranks.watchdog import Stall
 # Others wait so long for rank 0 to write its report: a slow file system is no stuck rank. Our own choice.
 _WRITING_LIMIT_S = 60.0
 
+# A launcher ends all ranks as soon as one has failed: the others leave rank 0 so long to say what is wrong. Our own choice.
+_SPEAKS_FIRST_S = 2.0
+
 
 class RefusedError(DistdoctorError):
     """Nothing is done, by the decision of rank 0."""
+
+
+class DifferentOptionsError(RefusedError):
+    """The ranks were told to do different things."""
+
+    exit_code = ExitCode.USAGE
 
 
 class GroupRun:
@@ -65,17 +77,35 @@ class GroupRun:
         """
         try:
             self._work(work)
-        except RefusedError:
+        except RefusedError as error:
             # All ranks were told the same; rank 0 says it for all.
-            self.joined.finish()
             if self._is_first:
+                self.joined.watchdog.let_others_leave()
+                self.joined.finish()
                 raise
-            return 0
+            self.joined.finish()
+            if error.exit_code is not ExitCode.USAGE:
+                return 0
+            time.sleep(_SPEAKS_FIRST_S)
+            return int(error.exit_code)
         # What goes wrong in writing is nobody's fault among the ranks: it is raised.
         code = self._report_at_end() if self._is_first else 0
         self.joined.finish()
         self._before_end()
         return code
+
+    def agree_on(self, options: ToldOptions) -> None:
+        """Raises DifferentOptionsError, in all ranks, where they were told different things; call it before anything else."""
+        joined = self.joined
+        joined.watchdog.arrive("comparing options")
+        tell(joined.control, "options", self._identity.rank, encode(options))
+        joined.control.in_step()
+        differs = joined.control.in_step(
+            difference(read_options(self._told("options"))) if self._is_first else ""
+        )
+        joined.watchdog.leave()
+        if differs:
+            raise DifferentOptionsError(differs, hint="start all ranks with one command line")
 
     def look_at_hosts(
         self, look: Callable[[], bytes], object_to: Callable[[Mapping[int, bytes]], str], *, hint: str
@@ -89,13 +119,13 @@ class GroupRun:
         if self._identity.local_rank in (0, None):
             tell(joined.control, "look", self._identity.rank, look())
         joined.control.in_step()
-        objection = joined.control.in_step(object_to(self._looks()) if self._is_first else "")
+        objection = joined.control.in_step(object_to(self._told("look")) if self._is_first else "")
         joined.watchdog.leave()
         if objection:
             raise RefusedError(objection, hint=hint)
 
-    def _looks(self) -> Mapping[int, bytes]:
-        return told_by_rank(self.joined.records, self.joined.room_prefix, "look", self._identity.world_size)
+    def _told(self, name: str) -> Mapping[int, bytes]:
+        return told_by_rank(self.joined.records, self.joined.room_prefix, name, self._identity.world_size)
 
     def _work(self, work: Callable[[], None]) -> None:
         watchdog = self.joined.watchdog

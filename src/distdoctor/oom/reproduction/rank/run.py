@@ -19,6 +19,7 @@ from distdoctor.oom.reproduction.options import ReproduceOptions
 from distdoctor.oom.reproduction.rank.device_memory import limit_device
 from distdoctor.oom.reproduction.rank.one import Builder, CombinationRun
 from distdoctor.oom.reproduction.room import why_no_room
+from distdoctor.oom.reproduction.told_options import told_options
 from distdoctor.ranks.group.device import available_bytes
 from distdoctor.ranks.group.running import GroupRun
 from distdoctor.ranks.group.target import Target
@@ -98,6 +99,7 @@ class _Run:
         return self._group_run.run(self._work)
 
     def _work(self) -> None:
+        self._group_run.agree_on(told_options(self._options))
         hint = "free them, or run all the same with --share-gpus: the report is labelled so"
         self._group_run.look_at_hosts(self._callbacks.look, self._callbacks.object_to, hint=hint)
         target = self._callbacks.find_target()
