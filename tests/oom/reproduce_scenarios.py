@@ -104,6 +104,7 @@ def reproduce(
     strategies: list[str] | None = None,
     at_step: int = 2,
     join_timeout_s: float | None = None,
+    never_comes_s: float | None = None,
     argv_of: dict[str, list[str]] | None = None,
     stderr: str | None = None,
 ) -> int:
@@ -117,7 +118,7 @@ def reproduce(
         joining.JOIN_TIMEOUT_S = join_timeout_s
     if fault == "never comes":
         # Longer than the others wait.
-        time.sleep(5 * joining.JOIN_TIMEOUT_S)
+        time.sleep(never_comes_s or 5 * joining.JOIN_TIMEOUT_S)
         return 0
 
     def small_program(world: World, observer: Observer) -> Program:

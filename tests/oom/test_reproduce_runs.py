@@ -50,6 +50,11 @@ RUNS: dict[str, dict[str, Any]] = {
     "stopped": {"faults": {1: "stop"}},
     "hung": {"faults": {1: "hang"}},
     "never comes": {"faults": {2: "never comes"}, "join_timeout_s": scaled(5)},
+    "never comes within the limit": {
+        "faults": {1: "never comes"},
+        "never_comes_s": ENDED_S,
+        "argv": ["small", "--strategy", "ddp", "--time-limit", f"{scaled(5):g}s"],
+    },
     "told differently": {"argv_of": {1: ["--strategy", "fsdp2"], 2: ["--steps", "3"]}},
     "cannot": {"faults": {0: "cannot", 1: "cannot", 2: "cannot"}},
 }
@@ -105,6 +110,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Ended]]
                     "faults": {str(rank): what for rank, what in plan.get("faults", {}).items()},
                     "strategies": plan.get("strategies"),
                     "join_timeout_s": plan.get("join_timeout_s"),
+                    "never_comes_s": plan.get("never_comes_s"),
                     "argv_of": {str(rank): words for rank, words in plan.get("argv_of", {}).items()},
                     "stderr": f"{folder}/stderr",
                 },
@@ -219,6 +225,14 @@ def test_a_rank_that_never_comes_is_named(runs: dict[str, Ended]) -> None:
     (found,) = findings(runs["never comes"].report(), "oom-reproduce-rank-lost")
     assert found["scope"]["ranks"] == [2]
     assert runs["never comes"].exit_code() == 11
+
+
+def test_the_time_limit_bounds_how_long_ranks_wait_for_one_another(runs: dict[str, Ended]) -> None:
+    run = runs["never comes within the limit"]
+    (found,) = findings(run.report(), "oom-reproduce-rank-lost")
+    assert found["scope"]["ranks"] == [1]
+    assert f"no progress for {scaled(5):g} s" in json.dumps(found)
+    assert run.report()["subject"]["missing_ranks"] == [1]
 
 
 @pytest.mark.parametrize("name", [name for name, plan in RUNS.items() if plan.get("faults")])

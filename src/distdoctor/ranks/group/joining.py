@@ -96,18 +96,21 @@ class Joined:
         import_torch_s: float,
         report: Callable[[Stall], int],
         before_end: Callable[[], None],
+        join_limit_s: float | None = None,
     ) -> None:
         """Connect to the store and make the watchdog; raises DistdoctorError.
 
         room: under which keys this command's ranks tell one another things.
         timeout_s: longest time of one step.
+        join_limit_s: how long ranks wait for one another at first, where that is less than JOIN_TIMEOUT_S.
         """
         self.identity = identity
         self._timeout_s = timeout_s
         self._import_torch_s = import_torch_s
         self._process_group_s = 0.0
         self._num_groups = 0
-        self._store = Store(identity, timeout_s=JOIN_TIMEOUT_S)
+        self._join_limit_s = min(JOIN_TIMEOUT_S, join_limit_s or JOIN_TIMEOUT_S)
+        self._store = Store(identity, timeout_s=self._join_limit_s)
         client = self._store.client()
         self.prefix = _enter(client, identity)
         self.room_prefix = f"{self.prefix}{room}/"
@@ -137,7 +140,7 @@ class Joined:
     def meet(self) -> None:
         """Wait until all ranks are here. Call from the main thread; the watchdog runs from here on."""
         self.watchdog.start()
-        self.watchdog.arrive("joining", deadline_s=JOIN_TIMEOUT_S)
+        self.watchdog.arrive("joining", deadline_s=self._join_limit_s)
         self.control.in_step()
         self.watchdog.leave()
 

@@ -48,12 +48,14 @@ class GroupRun:
         import_torch_s: float,
         report: Callable[[Stall | None], int],
         before_end: Callable[[], None],
+        join_limit_s: float | None = None,
     ) -> None:
         """Connect to the others' meeting point; raises DistdoctorError.
 
         report: writes the report of what ranks have told so far, and gives the exit code; with the watchdog's findings
             where the work could not come to its end. Called once, in the main thread of rank 0 or in another thread.
         before_end: removes what must not stay behind, however the process ends.
+        join_limit_s: as in `Joined`.
         """
         self._identity = identity
         self._is_first = identity.rank == 0
@@ -68,6 +70,7 @@ class GroupRun:
             import_torch_s=import_torch_s,
             report=self._report_once,
             before_end=before_end,
+            join_limit_s=join_limit_s,
         )
 
     def run(self, work: Callable[[], None]) -> int:

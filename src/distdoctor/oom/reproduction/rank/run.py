@@ -31,6 +31,9 @@ from distdoctor.torch_private.distributed import forget_device_meshes
 # Kept back from the time limit for gathering and writing the report. Our own choice.
 _RESERVE_S = 4.0
 
+# Less than this begins nothing: ranks that start at once may be seconds apart. Our own choice.
+_MIN_S = 5.0
+
 # A rank that could not go on waits so long for the others, which may have met the same or hear that it left the group,
 # before it gives up for all. Our own choice: Gloo tells within a second, on a busy host within some.
 _GRACE_S = 10.0
@@ -78,7 +81,7 @@ class _Run:
         callbacks: Callbacks,
         import_torch_s: float,
     ) -> None:
-        self._until = time.monotonic() + max(5.0, options.time_limit_s - _RESERVE_S)
+        self._until = time.monotonic() + max(_MIN_S, options.time_limit_s - _RESERVE_S)
         self._identity = identity
         self._options = options
         self._callbacks = callbacks
@@ -90,6 +93,7 @@ class _Run:
             import_torch_s=import_torch_s,
             report=self._report,
             before_end=_nothing_to_remove,
+            join_limit_s=max(_MIN_S, options.time_limit_s),
         )
         self._joined = self._group_run.joined
 
