@@ -102,6 +102,22 @@ def test_equal_columns_give_way_alike() -> None:
     assert abs(len(first) - len(second.strip())) <= 3
 
 
+def test_the_first_column_names_the_row_and_gives_way_last() -> None:
+    name, remark = "selective checkpointing + tp", "words that go on and on until they end"
+    table = Table(
+        name="t",
+        title="t",
+        columns=(Column(name="change"), Column(name="GiB", align="right"), Column(name="costs")),
+        rows=((name, 12, remark),),
+    )
+    line = plain(table_lines(table, indent="", width=50)[2])
+    assert line.startswith(f"{name}   12  words that go")
+    assert cell_len(line) <= 50
+    narrow = plain(table_lines(table, indent="", width=36)[2])
+    assert cell_len(narrow) <= 36
+    assert narrow.startswith("selective")
+
+
 @pytest.mark.parametrize("width", range(40, 61))
 def test_a_cut_text_keeps_to_the_screen(width: int) -> None:
     lines = short_lines(

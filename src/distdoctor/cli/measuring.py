@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from distdoctor.cli.output import Prepared, emit
 from distdoctor.cli.speaking import speak, speak_for_host
+from distdoctor.cli.waiting import START_OF_LINE
 from distdoctor.errors import DistdoctorError
 from distdoctor.exit_codes import ExitCode
 from distdoctor.ranks.agent_noise import STDERR_IS_TERMINAL
@@ -29,8 +30,6 @@ _QUIET = {"TORCH_CPP_LOG_LEVEL": "FATAL", "TORCH_SHOW_CPP_STACKTRACES": "0"}
 
 # How long a rank that is silent holds its failure back, for the one that speaks. A launcher cuts it short. Our own.
 _GIVE_WAY_S = 5.0
-
-_START_OF_LINE = "\r\033[K"
 
 
 def import_quiet_torch(identity: RankIdentity) -> float:
@@ -92,7 +91,7 @@ class ProgressLine:
         if self._is_terminal:
             # A line that the terminal breaks cannot be written over.
             columns = shutil.get_terminal_size(fallback=(80, 24)).columns
-            print(f"{_START_OF_LINE}{line[: columns - 1]}", end="", file=sys.stderr, flush=True)
+            print(f"{START_OF_LINE}{line[: columns - 1]}", end="", file=sys.stderr, flush=True)
         elif progress.text.partition(":")[0] != self._last:
             self._last = progress.text.partition(":")[0]
             print(line, file=sys.stderr, flush=True)
@@ -105,7 +104,7 @@ def _people_watch() -> bool:
 def clear_progress() -> None:
     """The report begins on a line of its own, whichever stream it goes to."""
     if _people_watch():
-        print(_START_OF_LINE, end="", file=sys.stderr, flush=True)
+        print(START_OF_LINE, end="", file=sys.stderr, flush=True)
 
 
 def say(text: str) -> None:
@@ -113,5 +112,5 @@ def say(text: str) -> None:
     from distdoctor.report.mask import mask_text
     from distdoctor.report.seal import visible
 
-    start = _START_OF_LINE if _people_watch() else ""
+    start = START_OF_LINE if _people_watch() else ""
     print(f"{start}{mask_text(visible(text))[0]}", file=sys.stderr, flush=True)

@@ -11,6 +11,7 @@ from distdoctor.cli.oom_job_options import Configs, job_options
 from distdoctor.cli.options import output_options
 from distdoctor.cli.output import Names, OutputOptions, emit, prepare_outputs
 from distdoctor.cli.request import make_request
+from distdoctor.cli.waiting import waiting
 
 if TYPE_CHECKING:
     from distdoctor.oom.facts.launch import LaunchConfig
@@ -55,15 +56,17 @@ def fit(
     settings, cluster, inputs = settings_of_words(words, tuple(config or ()))
     if handed.settings is not None:
         settings = over(settings, handed.settings)
-    facts = facts_of(
-        settings,
-        cluster or handed.cluster,
-        failure=handed.failure,
-        limited=limited,
-        configs=_configs(config) if config else (),
-        doubts=_doubts(config, settings) if config else (),
-        confirm=confirm_by_simulation if simulates and has_torch() else None,
-    )
+    confirm = confirm_by_simulation if simulates and has_torch() else None
+    with waiting("searching" + (", then simulating the best …" if confirm is not None else " …")):
+        facts = facts_of(
+            settings,
+            cluster or handed.cluster,
+            failure=handed.failure,
+            limited=limited,
+            configs=_configs(config) if config else (),
+            doubts=_doubts(config, settings) if config else (),
+            confirm=confirm,
+        )
     request = make_request(output, command="oom-fit")
     report = fit_report(request, facts, inputs=(*handed.inputs, *inputs))
     raise typer.Exit(emit(report, prepared))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, get_args
 
 import typer
@@ -185,6 +186,24 @@ def job_options(
         return with_words
 
     return decorate
+
+
+def spelled(words: Words, configs: Sequence[str] = ()) -> str:
+    """The options as they are typed in a shell, for a command that is told to be run next."""
+    argv: list[str] = []
+    for name, option in _OPTIONS.items():
+        value = getattr(words, name)
+        if value is None:
+            continue
+        # typer's Option takes the first spelling in the place of a default.
+        yes, _, no = get_args(option)[1].default.partition("/")
+        if _is_flag(option) or isinstance(value, bool):
+            argv.append(yes if value else no)
+        else:
+            argv += [yes, f"{value:g}" if isinstance(value, float) else str(value)]
+    for config in configs:
+        argv += ["--config", config]
+    return shlex.join(argv)
 
 
 def _is_flag(option: Any) -> bool:

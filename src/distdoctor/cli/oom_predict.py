@@ -5,17 +5,20 @@ from __future__ import annotations
 import typer
 
 from distdoctor.cli.job_words import Words
-from distdoctor.cli.oom_job_options import Configs, job_options
+from distdoctor.cli.oom_job_options import Configs, job_options, spelled
 from distdoctor.cli.options import output_options
 from distdoctor.cli.output import Names, OutputOptions, emit, prepare_outputs
 from distdoctor.cli.request import make_request
+from distdoctor.cli.waiting import waiting
 
 
 @output_options
 @job_options()
 def predict(*, words: Words, config: Configs = None, output: OutputOptions) -> None:
     """Say where the memory goes: by formula, and simulated beside it where this Python has torch."""
-    from msgspec.structs import replace
+    from dataclasses import replace
+
+    from msgspec import structs
 
     from distdoctor.cli.oom_settings import settings_of_words
     from distdoctor.oom.estimate import estimate
@@ -29,8 +32,12 @@ def predict(*, words: Words, config: Configs = None, output: OutputOptions) -> N
     settings, cluster, inputs = settings_of_words(words, tuple(config or ()))
     job = resolve(settings)
     request = make_request(output, command="oom")
-    facts = simulated_facts(settings, cluster) if has_torch() and job.shape is not None else None
+    facts = None
+    if has_torch() and job.shape is not None:
+        with waiting("estimated; simulating, one child for each kind of rank …"):
+            facts = simulated_facts(settings, cluster)
     if facts is not None and facts.simulation.roles:
+        facts = replace(facts, fit_options=spelled(words, config or ()))
         raise typer.Exit(emit(simulation_report(request, facts, inputs=inputs), prepared))
     if facts is not None:
         why = facts.simulation.failures[0].reason
@@ -39,5 +46,5 @@ def predict(*, words: Words, config: Configs = None, output: OutputOptions) -> N
     by_formula = EstimateFacts(job=job, estimate=estimate(job), cluster=cluster)
     report = estimate_report(request, by_formula, inputs=inputs)
     summary = f"By formula only; not simulated: {why}. {report.verdict.summary}"
-    report = replace(report, verdict=replace(report.verdict, summary=summary))
+    report = structs.replace(report, verdict=structs.replace(report.verdict, summary=summary))
     raise typer.Exit(emit(report, prepared))

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, TypedDict
 import typer
 
 from distdoctor.cli.job_words import Words
-from distdoctor.cli.oom_job_options import Configs, job_options
+from distdoctor.cli.oom_job_options import Configs, job_options, spelled
 from distdoctor.cli.options import output_options, parse_duration
 from distdoctor.cli.output import Names, OutputOptions, emit, prepare_outputs
 from distdoctor.cli.request import make_request
+from distdoctor.cli.waiting import waiting
 from distdoctor.errors import DistdoctorError, UsageError
 
 if TYPE_CHECKING:
@@ -75,6 +76,8 @@ def simulate(
 
     Peak by category, with the op, the module and the phase; reserved memory by a replay of the caching allocator.
     """
+    from dataclasses import replace
+
     from distdoctor.cli.oom_settings import settings_of_words
     from distdoctor.oom.job import resolve
     from distdoctor.oom.simulation.build import simulation_report
@@ -110,13 +113,21 @@ def simulate(
             "expandable_segments": expandable_segments,
         }
         if model is None:
-            facts = simulated_facts(settings, cluster, **how)
+            with waiting(meanwhile(timeout)):
+                facts = simulated_facts(settings, cluster, **how)
+            facts = replace(facts, fit_options=spelled(words, config or ()))
         else:
             require_torchtitan()
-            facts, beside = titan_facts(model, settings, cluster, **how)
+            with waiting(meanwhile(timeout)):
+                facts, beside = titan_facts(model, settings, cluster, **how)
             tables = (beside,) if beside is not None else ()
     report = simulation_report(request, facts, inputs=files, more_tables=tables)
     raise typer.Exit(emit(report, prepared))
+
+
+def meanwhile(timeout_s: float) -> str:
+    """What a terminal shows until the children are done."""
+    return f"simulating, one child for each kind of rank, at most {timeout_s:g} s each …"
 
 
 def require_torch() -> None:
@@ -154,13 +165,15 @@ def _of_module(
         sum(each.low_bytes for each in estimated.outside),
         sum(each.high_bytes for each in estimated.outside),
     )
+    with waiting(meanwhile(timeout_s)):
+        simulation = simulate_module(
+            own,
+            timeout_s=timeout_s,
+            capacities_bytes=capacities_of(cluster, outside) if cluster is not None else (),
+        )
     return (
         SimulationFacts(
-            simulation=simulate_module(
-                own,
-                timeout_s=timeout_s,
-                capacities_bytes=capacities_of(cluster, outside) if cluster is not None else (),
-            ),
+            simulation=simulation,
             title=estimated.title,
             model=module,
             cluster=cluster,

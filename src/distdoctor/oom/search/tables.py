@@ -47,6 +47,9 @@ def _first(outcome: Outcome) -> Table:
         title=f"What makes it fit {outcome.room.usable / GIB:.1f} GiB; needs and room in GiB{counted}",
         columns=tuple(columns),
         rows=tuple(_row(each, simulated=simulated) for each in shown),
+        note="needs: by formula, with context and NCCL; simulated: torch's allocator alone"
+        if simulated
+        else None,
         place="first",
     )
 

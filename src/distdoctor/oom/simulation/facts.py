@@ -26,6 +26,8 @@ class SimulationFacts:
     """Of the two replays the one that counts."""
     outside: tuple[Range, ...] = ()
     """Where there is no estimate: what torch's allocator does not count."""
+    fit_options: str | None = None
+    """The job as `oom fit` is asked for it; None where that cannot search it."""
 
     @property
     def outside_bytes(self) -> tuple[float, float]:

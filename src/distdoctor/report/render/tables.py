@@ -19,6 +19,8 @@ from distdoctor.units import fold_ints
 MAX_CELL = 48
 # A cell that is narrower says little.
 MIN_CELL = 12
+# The first column names the row: of it so much stays while others can give way.
+NAME_CELLS = 28
 _GAP = "  "
 # More rows than this nobody reads on a terminal.
 MAX_ROWS = 100
@@ -158,7 +160,7 @@ def _narrowed(
     *,
     whole: bool,
 ) -> list[list[str]]:
-    """`rows` in at most `width` cells where words can give way: of their columns the widest does."""
+    """`rows` in at most `width` cells where words can give way: of their columns the widest does, the first last."""
     widths = _widths(header, rows)
     # Nothing becomes narrower than its header, or than what still says something.
     least = [
@@ -166,6 +168,16 @@ def _narrowed(
         for name, full, is_right in zip(header, widths, right, strict=True)
     ]
     over = sum(widths) + len(_GAP) * (len(widths) - 1) - width
+    _give_way(widths, [max(least[0], min(widths[0], NAME_CELLS)), *least[1:]] if least else [], over)
+    over = sum(widths) + len(_GAP) * (len(widths) - 1) - width
+    _give_way(widths, least, over)
+    if not whole:
+        return [[_cut(cell, cells) for cell, cells in zip(row, widths, strict=False)] for row in rows]
+    return [line for row in rows for line in _folded(row, widths)]
+
+
+def _give_way(widths: list[int], least: Sequence[int], over: int) -> None:
+    """Make columns narrower by `over` cells together, none below its `least`; the widest first."""
     while over > 0:
         widest = max(range(len(widths)), key=lambda index: (widths[index] > least[index], widths[index]))
         if widths[widest] <= least[widest]:
@@ -175,9 +187,6 @@ def _narrowed(
         step = max(1, min(over, widths[widest] - max([least[widest], *others])))
         widths[widest] -= step
         over -= step
-    if not whole:
-        return [[_cut(cell, cells) for cell, cells in zip(row, widths, strict=False)] for row in rows]
-    return [line for row in rows for line in _folded(row, widths)]
 
 
 def _folded(row: Sequence[str], widths: Sequence[int]) -> list[list[str]]:

@@ -173,9 +173,8 @@ def _finding_head(report: Report, finding: Finding, width: int) -> list[Line]:
     sure = how_sure(finding.confidence)
     if finding.title == report.verdict.title:
         # The verdict has said it; here stands whom it is about, else by which name the check is looked up.
-        return short_lines(
-            "; ".join(each for each in (scope or finding.id, sure) if each), width, style="bold"
-        )
+        named = scope or f"evidence ({finding.id})"
+        return short_lines("; ".join(each for each in (named, sure) if each), width, style="bold")
     lines = short_lines(finding.title, width, style="bold")
     about = "; ".join(each for each in (scope, sure) if each)
     one_host = (

@@ -57,16 +57,25 @@ def _found(facts: SimulationFacts, fit: Fit, gpu: str) -> Found:
         title=title,
         evidence=evidence,
         explanation=explanation,
-        actions=(
-            Action(
-                team=Team.JOB_OWNER,
-                text="`distdoctor oom fit` with the same options says what would make it fit",
-            ),
-        ),
+        actions=(_what_now(facts),),
         severity=Severity.CRITICAL if fit.answer is Fits.NO else Severity.WARNING,
         confidence=confidence,
         cause_class="capacity",
         fault=Fault.CONFIG,
+    )
+
+
+def _what_now(facts: SimulationFacts) -> Action:
+    if facts.job is None:
+        text = "let it keep less: --checkpointing full, a smaller batch in its inputs, more ranks (--mesh dp_shard=N)"
+        return Action(team=Team.JOB_OWNER, text=text)
+    if facts.fit_options is None:
+        text = "search for what makes a model of these sizes fit: `distdoctor oom fit --model NAME`"
+        return Action(team=Team.JOB_OWNER, text=text)
+    return Action(
+        team=Team.JOB_OWNER,
+        text="search for what makes it fit",
+        command=f"distdoctor oom fit {facts.fit_options}",
     )
 
 

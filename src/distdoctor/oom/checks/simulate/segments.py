@@ -43,7 +43,7 @@ def _run(facts: SimulationFacts) -> Sequence[Outcome]:
             actions=(
                 Action(
                     team=Team.JOB_OWNER,
-                    text="set it for the job and measure reserved memory again",
+                    text="turn expandable segments on for the job, and measure reserved memory again",
                     command="export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
                 ),
             ),
