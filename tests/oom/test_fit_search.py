@@ -190,6 +190,17 @@ def test_nothing_fits_is_said_with_what_is_missing_and_why() -> None:
     assert floor.gpus is not None and floor.gpus > 64
 
 
+def test_what_no_host_can_hold_is_neither_a_way_nor_the_floor() -> None:
+    # By activation offloading alone it would fit, with terabytes on each host.
+    outcome = found("llama3-70b", "8xa100-40gb", seq_len=131072)
+    assert outcome.on_same_gpus
+    assert all(each.costs.host_bytes <= 512 * GIB for each in outcome.proposals)
+    floor = found("llama3-405b", "8x24GiB", seq_len=131072).floor
+    assert floor is not None
+    assert floor.missing > 24 * GIB
+    assert floor.smallest.host_bytes <= 512 * GIB
+
+
 def test_a_floor_of_a_little_names_a_larger_card() -> None:
     floor = found("llama3-8b", "1xv100-16gb").floor
     assert floor is not None
@@ -398,6 +409,7 @@ def test_whatever_the_job_proposals_fit_and_none_is_dominated(
         assert not outcome.proposals and outcome.floor is None
         return
     assert outcome.proposals or outcome.floor is not None
+    assert outcome.floor is None or outcome.floor.missing_high > 0
     for proposal in outcome.proposals:
         again = room.fit(estimate(resolve(proposal.trial.job.said)))
         assert again.answer in ((Fits.TIGHT, Fits.YES) if outcome.is_only_perhaps else (Fits.YES,))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from distdoctor.oom.estimate import estimate
-from distdoctor.oom.facts.estimate import Category, RoleEstimate
 from distdoctor.oom.search.bubble import bubble_share
 from distdoctor.oom.search.change import global_batch_of
 from distdoctor.oom.search.recompute import recompute_share
@@ -69,7 +67,7 @@ def costs_of(before: Trial, after: Trial) -> Costs:
         pcie=then.host,
         bubble_before=bubble_share(before.job),
         bubble=bubble_share(after.job),
-        host_bytes=after.estimate.worst.host_bytes + _moved_activations(after),
+        host_bytes=after.host_bytes,
         global_batch_before=global_batch_of(before.job),
         global_batch=global_batch_of(after.job),
         accumulation_before=before.job.num_micro_batches,
@@ -160,19 +158,6 @@ def _batch_words(costs: Costs) -> list[str]:
     if costs.keeps_batch:
         return []
     return [f"global batch {costs.global_batch} instead of {costs.global_batch_before}"]
-
-
-def _moved_activations(trial: Trial) -> float:
-    """What would lie on the GPU if activations were not offloaded."""
-    job = trial.job
-    if not job.said.offload_activations:
-        return 0.0
-    stays = estimate(replace(job, said=replace(job.said, offload_activations=False)))
-    return _kept(stays.worst) - _kept(trial.estimate.worst)
-
-
-def _kept(role: RoleEstimate) -> float:
-    return max(moment.of(Category.ACTIVATIONS) for moment in role.moments)
 
 
 def _gib(num_bytes: float) -> str:

@@ -14,7 +14,7 @@ from distdoctor.oom.search.floor import floor_of
 from distdoctor.oom.search.layers import least_layers
 from distdoctor.oom.search.proposal import Outcome, Proposal
 from distdoctor.oom.search.room import Room
-from distdoctor.oom.search.trial import MAX_HOST_BYTES, PERHAPS, Trial, Trials
+from distdoctor.oom.search.trial import PERHAPS, Trial, Trials
 
 # So many of each effort: an answer shows ways, not all variants of one. Our own choice.
 SHOWN = {Effort.SETTING: 4, Effort.OTHER: 3, Effort.HOST: 2, Effort.GPUS: 2}
@@ -44,8 +44,8 @@ def search(
         floor = floor_of(trials)
         if trials.is_goal(floor.smallest):
             # More changes than anybody likes to make at once, but no more GPUs.
-            many = _proposals(trials, (gentlest(trials, floor.smallest),))
-            proposals, floor = (*many, *proposals), None if many else floor
+            proposals = (*_proposals(trials, (gentlest(trials, floor.smallest),)), *proposals)
+            floor = None
     if confirm is not None and proposals:
         proposals = confirm_best(proposals, room, confirm)
     return Outcome(
@@ -59,8 +59,8 @@ def search(
 
 
 def _proposals(trials: Trials, found: Sequence[Trial]) -> tuple[Proposal, ...]:
-    """With what each costs; without those that ask for more memory than hosts have."""
-    made = (
+    """With what each costs."""
+    return tuple(
         Proposal(
             trial=trial,
             costs=costs_of(trials.start, trial),
@@ -68,7 +68,6 @@ def _proposals(trials: Trials, found: Sequence[Trial]) -> tuple[Proposal, ...]:
         )
         for trial in found
     )
-    return tuple(each for each in made if each.costs.host_bytes <= MAX_HOST_BYTES)
 
 
 def _is_on_same_gpus(proposal: Proposal) -> bool:

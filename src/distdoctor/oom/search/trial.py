@@ -11,14 +11,12 @@ from distdoctor.oom.fit import Fit, Fits
 from distdoctor.oom.job import Job
 from distdoctor.oom.search.catalog import changes_of
 from distdoctor.oom.search.change import Axis, Change, Effort, changed, global_batch_of, spelled_out
+from distdoctor.oom.search.host import MAX_HOST_BYTES, host_bytes
 from distdoctor.oom.search.room import Room
 from distdoctor.oom.search.strategies import scaled
 from distdoctor.units import GIB
 
 Key = frozenset[tuple[int, int]]
-
-# Hosts of 8 GPUs have 2 to 4 TiB at most; what asks for more is no proposal. Our own bound.
-MAX_HOST_BYTES = 512 * GIB
 
 # Strengths of numbers of GPUs that are no option of their axis.
 _BEYOND = 1000
@@ -36,6 +34,8 @@ class Trial:
     job: Job
     estimate: Estimate
     fit: Fit
+    host_bytes: float = 0.0
+    """Host memory of one rank."""
 
     @property
     def key(self) -> Key:
@@ -126,6 +126,7 @@ class Trials:
     def _trial(self, changes: tuple[Change, ...], job: Job) -> Trial:
         self.num_made += 1
         made = estimate(job)
-        if changes and made.worst.host_bytes > MAX_HOST_BYTES:
-            raise UsageError(f"{made.worst.host_bytes / GIB:.0f} GiB of host memory for each rank")
-        return Trial(changes=changes, job=job, estimate=made, fit=self.room.fit(made))
+        on_host = host_bytes(job, made)
+        if changes and on_host > MAX_HOST_BYTES:
+            raise UsageError(f"{on_host / GIB:.0f} GiB of host memory for each rank")
+        return Trial(changes=changes, job=job, estimate=made, fit=self.room.fit(made), host_bytes=on_host)

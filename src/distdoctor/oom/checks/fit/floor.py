@@ -8,11 +8,13 @@ from distdoctor.oom.checks.fit.base import SOURCE, FitCheck, card_words, gib, ne
 from distdoctor.oom.facts.fitting import FitFacts
 from distdoctor.oom.fit import Fits
 from distdoctor.oom.search.floor import Floor
+from distdoctor.oom.search.host import MAX_HOST_BYTES
 from distdoctor.oom.search.proposal import Outcome
 from distdoctor.oom.search.sentences import sentence, short_words
 from distdoctor.report.checking import Found, NotApplicable, Passed
 from distdoctor.report.checking import Outcome as CheckOutcome
 from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severity, Team
+from distdoctor.units import GIB
 
 
 def _run(facts: FitFacts) -> Sequence[CheckOutcome]:
@@ -30,12 +32,14 @@ def _run(facts: FitFacts) -> Sequence[CheckOutcome]:
 
 def _found(facts: FitFacts, outcome: Outcome, floor: Floor) -> Found:
     ranks = outcome.start.job.mesh.num_ranks
-    gpus = f"{ranks} GPUs" if ranks > 1 else "one GPU"
+    # `8 GPUs of h100-80gb`, `8 GPUs of 24.0 GiB`.
+    card = card_words(facts).removeprefix("a GPU of ")
+    gpus = f"{ranks} GPUs of {card}" if ranks > 1 else f"one GPU of {card}"
     least = floor.smallest
     if floor.missing:
-        title = f"nothing known here fits it on {gpus} of {card_words(facts)}; {gib(floor.missing)} short"
+        title = f"nothing known here fits it on {gpus}; {gib(floor.missing)} short"
     else:
-        title = f"nothing surely fits it on {gpus} of {card_words(facts)}; tight at best"
+        title = f"nothing surely fits it on {gpus}; tight at best"
     made = short_words(least.changes) or "no change lowers it"
     evidence = Evidence(
         text=f"smallest reachable: {gib(least.fit.need_low)} to {gib(least.fit.need_high)} ({made}); "
@@ -50,7 +54,8 @@ def _found(facts: FitFacts, outcome: Outcome, floor: Floor) -> Found:
     return Found(
         title=title[:80],
         evidence=(evidence, *need_evidence(facts)),
-        explanation=f"Every change was tried, offloading included; what is left is mostly {floor.what}.",
+        explanation=f"Every change was tried, offloading of up to {MAX_HOST_BYTES / GIB:.0f} GiB a rank included; what is "
+        f"left is mostly {floor.what}.",
         actions=_actions(facts, outcome, floor),
         severity=Severity.WARNING if is_tight else Severity.CRITICAL,
         confidence=Confidence.MEDIUM,
