@@ -153,6 +153,13 @@ def test_output_and_loss_are_logits_in_backward_too() -> None:
     assert categories_of(write.log, output_modules=("vocabulary",))[0] is Category.ACTIVATIONS
 
 
+def test_what_a_pipeline_stage_without_a_loss_hands_on_is_no_logits() -> None:
+    write = Writer()
+    write.at(FORWARD, layer=0).make(10)
+    write.at(BACKWARD).make(20)
+    assert categories_of(write.log)[1] is Category.TEMPORARIES
+
+
 def test_a_step_s_data_are_inputs() -> None:
     write = Writer()
     write.at(Phase.DATA).make(8)

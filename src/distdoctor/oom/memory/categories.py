@@ -25,8 +25,9 @@ def categories_of(log: MemoryLog, *, output_modules: tuple[str, ...] = OUTPUT_MO
     """One category for each storage of the log."""
     lives = _lives(log)
     outputs = frozenset(output_modules)
+    has_loss = any(_is_of_output(place, outputs) for place in log.places)
     return [
-        storage.label or _category(lives[number], storage.origin, outputs)
+        storage.label or _category(lives[number], storage.origin, outputs, has_loss=has_loss)
         for number, storage in enumerate(log.storages)
     ]
 
@@ -57,11 +58,15 @@ def _lives(log: MemoryLog) -> list[_Life]:
     return lives
 
 
-def _category(life: _Life, origin: Origin, outputs: frozenset[str]) -> Category:
+def _is_of_output(place: Place, outputs: frozenset[str]) -> bool:
+    return place.module.rpartition(".")[2] in outputs or place.phase is Phase.LOSS
+
+
+def _category(life: _Life, origin: Origin, outputs: frozenset[str], *, has_loss: bool) -> Category:
     place = life.born
     if origin is Origin.UNSHARDED:
         return Category.GATHERED
-    of_output = place.module.rpartition(".")[2] in outputs or place.phase is Phase.LOSS
+    of_output = _is_of_output(place, outputs)
     match place.phase:
         case Phase.DATA:
             return Category.INPUTS
@@ -71,7 +76,8 @@ def _category(life: _Life, origin: Origin, outputs: frozenset[str]) -> Category:
             if life.survived:
                 return Category.ACTIVATIONS
         case Phase.BACKWARD:
-            if of_output or (not place.module and origin is Origin.PROGRAM):
+            # The loss's own backward pass is of no module; neither is what a pipeline's other stages hand on.
+            if of_output or (has_loss and not place.module and origin is Origin.PROGRAM):
                 return Category.LOGITS
         case _:
             pass
