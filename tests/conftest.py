@@ -1,4 +1,4 @@
-"""Tests that start rank processes run one after the other: they look at what runs on this machine."""
+"""Which tests run on one worker: those that look at what runs on this machine, and those that share a costly run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ settings.load_profile("same")
 LOOKS_AT_PROCESSES = ("tests/ranks/", "test_live_process", "test_env_ranks", "test_bench_runs")
 
 
+# Before pytest-xdist reads the groups; after it they would be without effect.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
+        if item.get_closest_marker("xdist_group"):
+            continue
         if item.get_closest_marker("launch") or any(part in item.nodeid for part in LOOKS_AT_PROCESSES):
             item.add_marker(pytest.mark.xdist_group("processes"))
+        elif item.get_closest_marker("ranks"):
+            # One file's tests look at runs that one fixture has made.
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
