@@ -5,14 +5,15 @@
         running = pool.start(...)          # several at once; most of a fault test is waiting
         outcomes = running.outcomes()
 
-The pool is a process of its own that imports once and stays single-threaded, so that forking is safe in
-whatever process the tests run. For each run it forks a launcher, which forks `world_size` ranks that call `function(rank, world_size, **args)` with
+The warm process imports once and stays single-threaded, so that forking is safe in whatever process the tests
+run. Pools of one test session share it; it loads each file of scenarios once. For each run it forks a launcher, which forks `world_size` ranks that call `function(rank, world_size, **args)` with
 torchrun's variables set, and a store host beside them that outlives every rank, as torchrun's agent does.
 Ranks that are still there after `limit_s` are killed, by process id.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib.util
 import json
@@ -56,8 +57,8 @@ class Outcome:
 class Run:
     """One run under way."""
 
-    def __init__(self, pool: ForkPool, answer: Path, until: float) -> None:
-        self._pool = pool
+    def __init__(self, warm: _Warm, answer: Path, until: float) -> None:
+        self._warm = warm
         self._answer = answer
         self._until = until
 
@@ -65,20 +66,19 @@ class Run:
         """How each rank ended, by rank, once all have."""
         while not self._answer.exists():
             assert time.monotonic() < self._until, "the fork pool does not answer"
-            assert self._pool.is_alive(), "the fork pool has died"
+            assert self._warm.is_alive(), "the fork pool has died"
             time.sleep(0.02)
         return [Outcome(**outcome) for outcome in json.loads(self._answer.read_text())]
 
 
-class ForkPool:
-    """Handle of the warm process."""
+class _Warm:
+    """Handle of a warm process, which every pool of its kind uses."""
 
-    def __init__(self, *, torch: bool, scenarios: Path) -> None:
-        """A pool for the functions in the file `scenarios`; with `torch` it is imported beforehand, too."""
+    def __init__(self, *, torch: bool) -> None:
         self._answers = TemporaryDirectory()
-        self._num_runs = 0
+        self._num_requests = 0
         self._process = subprocess.Popen(
-            [sys.executable, __file__, "torch" if torch else "plain", str(scenarios)],
+            [sys.executable, __file__, "torch" if torch else "plain"],
             # Connecting to a TCPStore asks DNS for the name of 127.0.0.1; a name server that is busy would
             # cost five seconds each time.
             env={**os.environ, "RES_OPTIONS": "timeout:1 attempts:1"},
@@ -88,8 +88,48 @@ class ForkPool:
         )
 
     def is_alive(self) -> bool:
-        """Whether the warm process is there."""
         return self._process.poll() is None
+
+    def ask(self, request: Mapping[str, Any], *, limit_s: float) -> Run:
+        assert self._process.stdin is not None
+        self._num_requests += 1
+        answer = Path(self._answers.name, f"{self._num_requests}.json")
+        self._process.stdin.write(json.dumps({**request, "answer": str(answer)}) + "\n")
+        self._process.stdin.flush()
+        return Run(self, answer, time.monotonic() + limit_s + _ANSWER_GRACE_S)
+
+    def ranks(self) -> list[psutil.Process]:
+        return psutil.Process(self._process.pid).children(recursive=True)
+
+    def end(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._answers.cleanup()
+
+
+_warm_processes: dict[bool, _Warm] = {}
+
+
+def _warm_process(*, torch: bool) -> _Warm:
+    found = _warm_processes.get(torch)
+    if found is None or not found.is_alive():
+        found = _warm_processes[torch] = _Warm(torch=torch)
+        atexit.register(found.end)
+    return found
+
+
+class ForkPool:
+    """The functions of one file, to be run by ranks that are forked from a warm process."""
+
+    def __init__(self, *, torch: bool, scenarios: Path) -> None:
+        """A pool for the functions in the file `scenarios`; with `torch` it is imported beforehand, too."""
+        self._warm = _warm_process(torch=torch)
+        self._scenarios = str(scenarios)
 
     def start(
         self,
@@ -106,11 +146,8 @@ class ForkPool:
 
         Arguments and results travel as JSON.
         """
-        assert self._process.stdin is not None
-        self._num_runs += 1
-        answer = Path(self._answers.name, f"{self._num_runs}.json")
         request = {
-            "answer": str(answer),
+            "scenarios": self._scenarios,
             "function": function,
             "world_size": world_size,
             "args": dict(args or {}),
@@ -119,9 +156,7 @@ class ForkPool:
             "store": store,
             "stop_store_after_s": stop_store_after_s,
         }
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
-        return Run(self, answer, time.monotonic() + limit_s + _ANSWER_GRACE_S)
+        return self._warm.ask(request, limit_s=limit_s)
 
     def run(self, function: str, **options: Any) -> list[Outcome]:
         """`start`, and wait for the outcomes."""
@@ -133,15 +168,9 @@ class ForkPool:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._process.stdin is not None
-        ranks = psutil.Process(self._process.pid).children(recursive=True)
-        self._process.stdin.close()
-        try:
-            self._process.wait(timeout=60)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._answers.cleanup()
+        """Wait for runs that are under way, and see that they leave nobody behind."""
+        ranks = self._warm.ranks()
+        self._warm.ask({"function": None}, limit_s=60).outcomes()
         _, alive = psutil.wait_procs(ranks, timeout=10)
         for rank in alive:
             rank.kill()
@@ -151,34 +180,47 @@ class ForkPool:
 # --- inside the warm process ---
 
 
-def serve(with_torch: bool, scenarios: Path) -> None:
-    """Fork a launcher for each request until standard input ends, then wait for them."""
+def serve(with_torch: bool) -> None:
+    """Fork a launcher for each request until standard input ends, then wait for them.
+
+    A request without a function is answered once every launcher before it has ended.
+    """
     if with_torch:
         import torch
         import torch.distributed
 
         torch.set_num_threads(1)
-    module = _load(scenarios)
+    modules: dict[str, ModuleType] = {}
     launchers: set[int] = set()
     for line in sys.stdin:
-        if len(launchers) >= _MAX_RUNS:
+        request = json.loads(line)
+        while launchers and (request["function"] is None or len(launchers) >= _MAX_RUNS):
             launchers.discard(os.wait()[0])
+        if request["function"] is None:
+            _write(request, [])
+            continue
+        path = request["scenarios"]
+        if path not in modules:
+            modules[path] = _load(Path(path))
         pid = os.fork()
         if pid == 0:
-            _answer(module, json.loads(line))
+            _answer(modules[path], request)
         launchers.add(pid)
     for pid in launchers:
         os.waitpid(pid, 0)
+
+
+def _write(request: dict[str, Any], outcomes: list[dict[str, Any]]) -> None:
+    answer = Path(request["answer"])
+    answer.with_suffix(".part").write_text(json.dumps(outcomes))
+    answer.with_suffix(".part").rename(answer)
 
 
 def _answer(module: ModuleType, request: dict[str, Any]) -> None:
     exit_code = 1
     try:
         os.close(0)
-        outcomes = _run(getattr(module, request["function"]), request)
-        answer = Path(request["answer"])
-        answer.with_suffix(".part").write_text(json.dumps(outcomes))
-        answer.with_suffix(".part").rename(answer)
+        _write(request, _run(getattr(module, request["function"]), request))
         exit_code = 0
     except BaseException:
         traceback.print_exc()
@@ -312,4 +354,4 @@ def _free_port() -> int:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1] == "torch", Path(sys.argv[2]))
+    serve(sys.argv[1] == "torch")

@@ -30,8 +30,6 @@ from distdoctor.oom.simulation.child.simulate import simulate_role
 from distdoctor.oom.simulation.roles import roles_of
 from distdoctor.torch_private.distributed import forget_device_meshes
 
-warnings.filterwarnings("ignore")
-
 TINY = ModelShape(
     num_layers=4, hidden_size=64, num_heads=4, num_kv_heads=2, head_size=16, ffn_size=160, vocab_size=512
 )
@@ -83,6 +81,7 @@ def job_of(name: str, num_layers: int | None = None) -> Job:
 
 def exact(_rank: int, _world_size: int, name: str) -> tuple[int | None, int | None]:
     """(simulated, counted by the allocator outside kernels), in bytes; of a pipeline the last stage."""
+    warnings.filterwarnings("ignore")
     job = job_of(name)
     rank = (job.mesh.pp - 1) * (job.mesh.num_ranks // job.mesh.pp)
     simulated = simulated_peak(job, rank)
@@ -93,6 +92,7 @@ def exact(_rank: int, _world_size: int, name: str) -> tuple[int | None, int | No
 
 def folded(_rank: int, _world_size: int, name: str, num_layers: int) -> list[dict[str, Any]]:
     """Peaks of every phase from few layers and from all, for each kind of rank."""
+    warnings.filterwarnings("ignore")
     job = job_of(name, num_layers)
     answers = []
     for role in roles_of(job):
