@@ -1,13 +1,14 @@
-"""`compare` and `explain` as processes, on reports and on pasted text."""
+"""`compare` and `explain` as commands, on reports and on pasted text."""
 
 from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from warm_command import run_command
 
 XID = "[52034.118223] NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n"
 
@@ -35,13 +36,7 @@ Versions of relevant libraries:
 
 
 def run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "distdoctor", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        input=stdin,
-    )
+    return run_command(*arguments, stdin=stdin)
 
 
 def report(path: Path, host: str, **facts: object) -> str:
