@@ -11,6 +11,7 @@ More than one host is torchrun's, Slurm's or Kubernetes' business.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import secrets
 import signal
@@ -19,7 +20,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -71,7 +72,8 @@ def launch(
     deadline_s: after it the ranks are told to end, and then ended; None leaves that to the command.
     module: what is run.
 
-    Ctrl-C and SIGTERM reach the ranks, and no rank outlives this call. Without a report the code is rank 0's
+    Ctrl-C, SIGTERM and SIGHUP reach the ranks, and no rank outlives this call, nor (on Linux, by more than some seconds)
+    this process when it is killed. Without a report the code is rank 0's
     own, or 3 when it was ended by a signal. Raises DistdoctorError when `needs_torch` and `python` has none, and when
     torchrun itself was killed before any report.
     """
@@ -280,7 +282,38 @@ def _start(
     command: Sequence[str], environ: Mapping[str, str], *, stderr: int | None = None
 ) -> subprocess.Popen[bytes]:
     # In our process group, so that Ctrl-C reaches the ranks from the terminal.
-    return subprocess.Popen(command, env=dict(environ), stdin=subprocess.DEVNULL, stderr=stderr)
+    return subprocess.Popen(
+        command,
+        env=dict(environ),
+        stdin=subprocess.DEVNULL,
+        stderr=stderr,
+        preexec_fn=_ended_with_us(),  # noqa: PLW1509 - no thread of ours runs yet
+    )
+
+
+# prctl(2): which signal a process gets when the thread that started it has ended. It outlives exec.
+_PR_SET_PDEATHSIG = 1
+
+
+def _ended_with_us() -> Callable[[], None] | None:
+    """For a child, before it runs anything: SIGTERM when this process is killed, so that ranks report and end.
+
+    None where the kernel has no such thing, and in a thread, whose end would count as ours.
+    """
+    if sys.platform != "linux" or threading.current_thread() is not threading.main_thread():
+        return None
+    try:
+        prctl = ctypes.CDLL(None).prctl
+    except (OSError, AttributeError):
+        return None
+    parent = os.getpid()
+
+    def in_child() -> None:
+        prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(128 + signal.SIGTERM)
+
+    return in_child
 
 
 def _has_torch(python: str) -> bool:
@@ -304,19 +337,23 @@ def _descendants(pid: int) -> list[int]:
 
 @contextlib.contextmanager
 def _signals_forwarded(launched: _Launched) -> Iterator[None]:
-    """SIGTERM and SIGINT go to the ranks; Ctrl-C at a terminal has reached them already."""
+    """SIGTERM and SIGINT go to the ranks; Ctrl-C at a terminal has reached them already. A terminal that was closed ends
+    the job as SIGTERM does, unless `nohup` said otherwise."""
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         del frame
         if number == signal.SIGINT and _from_terminal():
             launched.note_interrupt()
         else:
-            launched.forward(number)
+            launched.forward(signal.SIGTERM if number == signal.SIGHUP else number)
 
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    old = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    old = {number: signal.signal(number, on_signal) for number in numbers}
     try:
         yield
     finally:

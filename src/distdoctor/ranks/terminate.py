@@ -38,7 +38,7 @@ class Termination:
         self._last_words = last_words
         self._hurry = hurry
         self._grace_s = grace_s
-        self._signals = (signal.SIGTERM, signal.SIGINT) if interrupts else (signal.SIGTERM,)
+        self._signals = (signal.SIGTERM, *([signal.SIGINT] if interrupts else []), *_hangup())
         self._stopped = threading.Event()
         self._seen: signal.Signals | None = None
         self._reader, self._writer = os.pipe()
@@ -109,7 +109,7 @@ def on_terminate(
     grace_s: float | None = None,
     interrupts: bool = False,
 ) -> Termination:
-    """On SIGTERM call `hurry`, give the main thread `grace_s` seconds, then speak `last_words` and exit.
+    """On SIGTERM (or SIGHUP, where it is not ignored) call `hurry`, give the main thread `grace_s` seconds, then speak `last_words` and exit.
 
     `last_words` runs in its own thread, writes the report of what has arrived, and gives the exit code; None
     only when the main thread is writing it already, which then has 15 s more. Without `hurry` it speaks at
@@ -128,6 +128,11 @@ def end_process(code: int) -> None:
         with contextlib.suppress(Exception):
             stream.flush()
     os._exit(code)
+
+
+def _hangup() -> tuple[signal.Signals, ...]:
+    """SIGHUP, which a closed terminal sends to all ranks at once; nothing under `nohup`."""
+    return () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
 
 
 def _ignore(number: int, frame: FrameType | None) -> None:

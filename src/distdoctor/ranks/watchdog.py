@@ -308,7 +308,11 @@ class Watchdog:
                 return
 
     def _on_signal(self) -> int | None:
-        reason = "interrupted (Ctrl-C)" if self._interrupted else "the launcher ended the job (SIGTERM)"
+        seen = self._termination.seen if self._termination is not None else None
+        reason = {
+            signal.SIGINT: "interrupted (Ctrl-C)",
+            signal.SIGHUP: "the terminal or the session was closed (SIGHUP)",
+        }.get(seen or signal.SIGTERM, "the launcher ended the job (SIGTERM)")
         self._judge(reason, terminated=True)
         return None
 
