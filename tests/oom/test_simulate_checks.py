@@ -128,6 +128,14 @@ def test_a_request_that_the_gpu_cannot_serve_is_an_out_of_memory_there() -> None
     assert found.actions[0].command == "distdoctor oom fit --model llama3-8b"
 
 
+def test_an_upper_bound_that_does_not_fit_is_less_sure() -> None:
+    compiled = replace(JOB, said=replace(JOB.said, compiled=True))
+    found = one(fit.CHECK.run(replace(facts(role(80, reserved=85, capped=[refused()])), job=compiled)))
+    assert isinstance(found, Found)
+    assert found.confidence is Confidence.MEDIUM
+    assert "without torch.compile, which keeps less: an upper bound" in found.explanation
+
+
 def test_the_least_room_alone_refusing_is_tight_and_not_an_out_of_memory() -> None:
     capped = [refused(capacity=75), served()]
     found = one(fit.CHECK.run(facts(role(74, reserved=78, capped=capped))))

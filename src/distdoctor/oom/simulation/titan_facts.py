@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from distdoctor.oom.catalog.gpus import Cluster
 from distdoctor.oom.facts.simulated import RoleSimulation
 from distdoctor.oom.settings import Settings
@@ -37,10 +35,8 @@ def titan_facts(
     )
     if not theirs.simulation.roles:
         return theirs, None
-    # Eager, as theirs was.
-    eager = replace(settings, compiled=None, fp8=None)
     ours = simulated_facts(
-        eager,
+        settings,
         cluster,
         timeout_s=timeout_s,
         all_stages=all_stages,

@@ -9,6 +9,7 @@ from distdoctor.oom.checks.simulate.base import SOURCE, SimulationCheck, peak_ev
 from distdoctor.oom.facts.simulated import Capped
 from distdoctor.oom.fit import Fit, Fits, gpu_words
 from distdoctor.oom.memory.log import Place
+from distdoctor.oom.simulation.eager import eager_words
 from distdoctor.oom.simulation.facts import SimulationFacts
 from distdoctor.report.checking import Found, NotApplicable, NotSeen, Outcome, Passed, Unread
 from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severity, SkipCause, Team
@@ -43,6 +44,9 @@ def _found(facts: SimulationFacts, fit: Fit, gpu: str) -> Found:
         evidence = (*peak_evidence(role), _refused(facts, capped, gpu))
         explanation = "The allocator's work was replayed within this GPU, cached memory given back first."
         confidence = Confidence.HIGH
+        if facts.job is not None and (bound := eager_words(facts.job)):
+            explanation = f"It was {bound}. {explanation}"
+            confidence = Confidence.MEDIUM
     else:
         title = f"tight on {gpu}: needs {gib(fit.need_low)} to {gib(fit.need_high)} of {gib(fit.capacity)}"
         evidence = (*(peak_evidence(worst) if worst is not None else ()), _needed(facts, fit, gpu))

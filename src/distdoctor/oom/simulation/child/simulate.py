@@ -22,6 +22,7 @@ from distdoctor.oom.memory.peaks import Peak, Peaks, as_allocated, peaks_of
 from distdoctor.oom.memory.timeline import timeline_of
 from distdoctor.oom.memory.unroll import IrregularError, unroll
 from distdoctor.oom.simulation.child.fake_world import fake_world
+from distdoctor.oom.simulation.eager import as_eager, eager_words
 from distdoctor.oom.simulation.folding import Fold, fold_of
 from distdoctor.oom.simulation.roles import Role
 from distdoctor.oom.tracking.tracker import Tracker
@@ -52,11 +53,14 @@ def simulate_role(
     all. Raises CannotRunError, and whatever torch raises for a program that fake tensors cannot run."""
     began = time.process_time()
     notes = [f"ZeRO: {OWN}"] if job.strategy in DEEPSPEED else []
+    caveats = (caveat,) if (caveat := eager_words(job)) else ()
+    job = as_eager(job)
     if fold:
         log, how = _log(job, role, notes, build, tolerance_bytes)
     else:
         log, how = _run(job, role, role.chunks, build), _all(role)
-    return told(log, role, how, notes, capacities_bytes=capacities_bytes, began=began)
+    found = told(log, role, how, notes, capacities_bytes=capacities_bytes, began=began)
+    return replace(found, caveats=caveats)
 
 
 def told(

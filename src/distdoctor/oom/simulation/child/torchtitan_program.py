@@ -20,6 +20,7 @@ from distdoctor.oom.simulation.torchtitan import TitanModel, why_not_titan
 from distdoctor.oom.training import pipeline_parallel
 from distdoctor.oom.training.base import CannotRunError, Observer, World
 
+_LEFT_OUT = "no CUDA graphs: with them gradients stay through the forward pass"
 # Clipping stacks one norm for each parameter: lists that grow with the number of layers, by 36 bytes each.
 _TOLERANCE_BYTES = 4096
 
@@ -35,7 +36,7 @@ def simulate_torchtitan(
     os.environ["TORCHDYNAMO_DISABLE"] = "1"
     titan = titan_for(model)
     logging.disable(logging.INFO)
-    notes = [f"torchtitan {titan.version}, sharded by {BACKEND}", *NOTES, *_left_out(job)]
+    notes = [f"torchtitan {titan.version}, sharded by {BACKEND}", *NOTES, _LEFT_OUT]
     if job.mesh.pp > 1:
         theirs = layers_of_rank(split_of(titan, job), job, role.stage)
         if theirs != role.chunks:
@@ -62,18 +63,6 @@ def simulate_torchtitan(
         )
     notes += _other_sizes(job, counts)
     return replace(found, notes=(*found.notes, *notes))
-
-
-def _left_out(job: Job) -> list[str]:
-    """What TorchTitan may do and the simulation does not."""
-    asked = [
-        words for words, flag in (("compile", job.said.compiled), ("float8", job.said.fp8)) if flag is True
-    ]
-    words = f", though {' and '.join(asked)} {'is' if len(asked) == 1 else 'are'} asked for" if asked else ""
-    return [
-        f"no torch.compile, no float8{words}: both keep less",
-        "no CUDA graphs: with them gradients stay through the forward pass",
-    ]
 
 
 def _other_sizes(job: Job, counts: Sequence[tuple[int, int]]) -> list[str]:
