@@ -10,11 +10,14 @@ KIB = 1 << 10
 MIB = 1 << 20
 GIB = 1 << 30
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:(k|m|g|t)(?:i?b)?|b)?", re.IGNORECASE)
-_UNIT = {"": 1, "k": KIB, "m": MIB, "g": GIB, "t": 1024 * GIB}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:(k|m|g|t|p)(?:i?b)?|b)?", re.IGNORECASE)
+_UNIT = {"": 1, "k": KIB, "m": MIB, "g": GIB, "t": 1024 * GIB, "p": 1024 * 1024 * GIB}
 
 # No buffer or limit of one rank is larger; a longer number is a slip.
 MAX_SIZE_BYTES = 1024 * GIB
+
+# Of what was typed, in an error.
+_MAX_SHOWN = 40
 
 
 def format_bytes(num_bytes: int | float) -> str:
@@ -29,16 +32,21 @@ def format_bytes(num_bytes: int | float) -> str:
     return f"{text} {unit}"
 
 
-def parse_bytes(text: str) -> int:
-    """Bytes of "1024", "64K", "64 KiB", "1.5G". Raises UsageError."""
+def parse_bytes(text: str, *, option: str = "") -> int:
+    """Bytes of "1024", "64K", "64 KiB", "1.5G". Raises UsageError, which names the option where there is one."""
+    where = f"{option}: " if option else ""
+    shown = text.strip() if len(text.strip()) <= _MAX_SHOWN else f"{text.strip()[:_MAX_SHOWN]}…"
+    hint = "write 1024, 64K, 16M or 1.5G (powers of 1024)"
+    if not shown:
+        raise UsageError(f"{where}no size is given", hint=hint)
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise UsageError(f"`{text[:40]}` is no size", hint="write 1024, 64K, 16M or 1G (powers of 1024)")
+        raise UsageError(f"{where}`{shown}` is no size", hint=hint)
     size = float(match[1]) * _UNIT[(match[2] or "").lower()]
     if size > MAX_SIZE_BYTES:
-        raise UsageError(f"`{text[:40]}` is larger than 1 TiB")
+        raise UsageError(f"{where}`{shown}` is larger than 1 TiB, more than any rank has")
     if size != int(size) or size < 1:
-        raise UsageError(f"`{text[:40]}` is not a whole number of bytes, at least 1")
+        raise UsageError(f"{where}`{shown}` is not a whole number of bytes, at least 1", hint=hint)
     return int(size)
 
 

@@ -141,7 +141,9 @@ def _options(
     return ReproduceOptions(
         combinations=chosen,
         steps=steps,
-        memory_limit_bytes=parse_bytes(memory_limit) if memory_limit is not None else None,
+        memory_limit_bytes=parse_bytes(memory_limit, option="--memory-limit")
+        if memory_limit is not None
+        else None,
         backend=backend,
         timeout_s=timeout_s,
         time_limit_s=time_limit_s or DEFAULT_TIME_LIMIT_S,
