@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from distdoctor.errors import UsageError
@@ -91,6 +93,23 @@ def test_without_a_name_the_job_is_as_it_was_said() -> None:
     (only,) = choose((), num_ranks=4, said=Settings(model=preset("tiny"), tp=2))
     assert only.name == "fsdp2 dp_shard=2,tp=2"
     assert resolve(only.settings).strategy is DataParallel.FSDP
+
+
+@pytest.mark.parametrize(
+    ("num_ranks", "said", "name"),
+    [
+        (1, {}, "single"),
+        (2, {}, "fsdp2"),
+        (2, {"strategy": DataParallel.DDP}, "ddp"),
+        (2, {"strategy": DataParallel.NONE, "tp": 2}, "tp=2"),
+        (4, {"dp_replicate": 2, "dp_shard": 2}, "fsdp2 dp_replicate=2,dp_shard=2"),
+    ],
+)
+def test_a_job_is_named_by_what_its_strategy_does_not_say(
+    num_ranks: int, said: dict[str, Any], name: str
+) -> None:
+    (only,) = choose((), num_ranks=num_ranks, said=Settings(model=preset("tiny"), **said))
+    assert only.name == name
 
 
 def test_with_a_mesh_names_are_those_of_data_parallelism() -> None:

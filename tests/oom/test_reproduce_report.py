@@ -31,7 +31,7 @@ from distdoctor.oom.reproduction import process_memory
 from distdoctor.oom.reproduction.combinations import Combination, choose
 from distdoctor.oom.reproduction.options import ReproduceOptions
 from distdoctor.oom.reproduction.room import why_no_room
-from distdoctor.oom.settings import Settings
+from distdoctor.oom.settings import DataParallel, Settings
 from distdoctor.ranks.greeting import Hello
 from distdoctor.ranks.lost import Lost, LostRank, Stopped
 from distdoctor.ranks.places import Place
@@ -277,6 +277,52 @@ def test_the_verdict_of_a_healthy_run_says_what_took_most() -> None:
     assert report.verdict.status is Status.OK
     assert report.verdict.title.startswith("2 of 2 strategies ran; most memory: ")
     assert "2 ranks on 1 host over Gloo, model tiny" in report.verdict.summary
+
+
+def as_said(num_ranks: int, **said: Any) -> Reproduced:
+    """A healthy run of a job to which nobody gave a --strategy, unless it is among `said`."""
+    (combination,) = choose((), num_ranks=num_ranks, said=Settings(model=preset("tiny"), **said))
+    job = resolve(combination.settings)
+    parts = tuple(part(rank) for rank in range(num_ranks))
+    return Reproduced(name=combination.name, job=job, estimate=estimate(job), parts=parts)
+
+
+def test_without_a_strategy_it_is_said_which_one_was_run_and_why() -> None:
+    verdict = report_of(as_said(2)).verdict
+    assert verdict.title.startswith("fsdp2 ran on 2 ranks: ")
+    assert "No --strategy was given: fsdp2 is the default; --strategy all runs every one." in verdict.summary
+    alone = report_of(as_said(1), num_ranks=1, places=PLACES[:1]).verdict
+    assert alone.title.startswith("single ran: ")
+    assert "One rank runs the model alone" in alone.summary
+
+
+def test_a_strategy_that_was_asked_for_needs_no_reason() -> None:
+    chosen_one = report_of(reproduced(part(0), part(1))).verdict.summary
+    configured = report_of(as_said(2, strategy=DataParallel.DDP)).verdict.summary
+    assert "--strategy" not in chosen_one + configured
+
+
+def test_titles_and_cells_end_behind_whole_words() -> None:
+    words = "RuntimeError: " + "unsupportable " * 12
+    failed = only(FAILED.run(facts(reproduced(part(0), part(1, outcome=Outcome.FAILED, error=words)))))
+    assert isinstance(failed, Found)
+    cannot = reproduced(*(part(rank, outcome=Outcome.CANNOT_RUN, error=words.strip()) for rank in range(2)))
+    report = report_of(cannot)
+    for title in (failed.title, report.verdict.title):
+        assert len(title) <= 80
+        assert title.endswith(("unsupportable…", "RuntimeError:…"))
+    (table,) = [table for table in report.tables if table.name == "oom-reproduced"]
+    assert table.rows[0][1] == "cannot run"
+    assert table.note is not None and f"fsdp2 cannot run: {words.strip()}." in table.note
+
+
+def test_strategies_that_were_left_out_for_one_reason_share_it() -> None:
+    why = "the time limit of 5 s came first"
+    left_out = [reproduced(name=name, not_begun=why) for name in ("ddp", "tp")]
+    report = report_of(reproduced(part(0), part(1)), *left_out)
+    (table,) = [table for table in report.tables if table.name == "oom-reproduced"]
+    assert [row[1] for row in table.rows] == ["ran", "not run", "not run"]
+    assert table.note is not None and f"ddp, tp not run: {why}." in table.note
 
 
 def test_a_run_in_which_not_all_was_run_is_unknown() -> None:

@@ -7,7 +7,8 @@ from msgspec.structs import replace
 from distdoctor.oom.checks.reproduce.all import REPRODUCE_CHECKS
 from distdoctor.oom.facts.reproduced import Outcome, ReproduceFacts
 from distdoctor.oom.reproduce_tables import reproduce_series, reproduce_tables
-from distdoctor.report.assemble import MAX_TITLE, build_report
+from distdoctor.oom.settings import DataParallel
+from distdoctor.report.assemble import build_report, clip_title
 from distdoctor.report.checking import run_checks
 from distdoctor.report.model import Culprit, Finding, Report, Severity, Status, Subject, Verdict
 from distdoctor.report.request import ReportRequest
@@ -85,7 +86,8 @@ def _verdict(report: Report, facts: ReproduceFacts) -> Verdict:
     peak = most.worst.peak.num_bytes if most.worst is not None and most.worst.peak is not None else 0
     if len(facts.combinations) == 1:
         rank = most.worst.rank if most.worst is not None else 0
-        title = f"ran {most.name}: {format_bytes(peak)} of tensors at the peak, on rank {rank}"
+        where = f" on {facts.num_ranks} ranks" if facts.num_ranks > 1 else ""
+        title = f"{most.name} ran{where}: {format_bytes(peak)} of tensors at the peak, on rank {rank}"
     else:
         title = (
             f"{len(ran)} of {len(facts.combinations)} strategies ran; most memory: "
@@ -96,8 +98,23 @@ def _verdict(report: Report, facts: ReproduceFacts) -> Verdict:
         if facts.memory_limit_bytes
         else ""
     )
-    summary = f"{about(facts)}, {facts.steps} steps. Measured with real tensors and collectives.{limit}"
-    return replace(report.verdict, title=title[:MAX_TITLE], summary=summary)
+    steps = f"{facts.steps} step{'s' if facts.steps != 1 else ''}"
+    summary = (
+        f"{about(facts)}, {steps}. Measured with real tensors and collectives.{limit}{_why_this_one(facts)}"
+    )
+    return replace(report.verdict, title=clip_title(title), summary=summary)
+
+
+def _why_this_one(facts: ReproduceFacts) -> str:
+    """Why this strategy was run, where nobody has asked for one."""
+    if len(facts.combinations) != 1 or facts.combinations[0].job.said.strategy is not None:
+        return ""
+    job = facts.combinations[0].job
+    if job.strategy is not DataParallel.NONE:
+        return (
+            f" No --strategy was given: {job.strategy.value} is the default; --strategy all runs every one."
+        )
+    return " One rank runs the model alone; more ranks by --launch N." if facts.num_ranks == 1 else ""
 
 
 def _unknown(verdict: Verdict, facts: ReproduceFacts) -> Verdict:
@@ -114,7 +131,7 @@ def _unknown(verdict: Verdict, facts: ReproduceFacts) -> Verdict:
             (part.error for part in each.parts if part.outcome is Outcome.CANNOT_RUN), ""
         )
         if why:
-            title = f"cannot tell: {each.name}: {why}"[:MAX_TITLE]
+            title = clip_title(f"cannot tell: {each.name}: {why}")
             return replace(verdict, title=title, summary=f"{about(facts)}. {each.name}: {why}.")
     return verdict
 

@@ -21,6 +21,11 @@ _BRIEF = {
     Category.TEMPORARIES: "temp.",
 }
 
+_NOT_RUN = "not run"
+
+# In the note below the table. Our own bound.
+_MAX_REASONS = 2
+
 # From here on GiB say enough. Our own choice.
 _GIB_FROM = 4 * GIB
 
@@ -102,7 +107,19 @@ def _strategies_note(facts: ReproduceFacts) -> str | None:
         if maker:
             by_maker.setdefault(maker, []).append(each.name)
     notes += [f"{', '.join(names)}: {maker}." for maker, names in by_maker.items()]
-    return " ".join(notes) or None
+    return " ".join([*notes, *_reasons(facts)]) or None
+
+
+def _reasons(facts: ReproduceFacts) -> list[str]:
+    """Why strategies were left out; of many reasons the first ones, for all stand among what was not seen."""
+    by_reason: dict[str, list[str]] = {}
+    for each in facts.combinations:
+        if each.not_begun:
+            by_reason.setdefault(f"{_NOT_RUN}: {each.not_begun}", []).append(each.name)
+        elif each.outcome is Outcome.CANNOT_RUN:
+            why = next(part.error for part in each.parts if part.outcome is Outcome.CANNOT_RUN)
+            by_reason.setdefault(f"{Outcome.CANNOT_RUN.value}: {why}", []).append(each.name)
+    return [f"{', '.join(names)} {reason}." for reason, names in list(by_reason.items())[:_MAX_REASONS]]
 
 
 def _strategy_row(combination: Reproduced, divisor: int) -> tuple[Scalar, ...]:
@@ -110,25 +127,18 @@ def _strategy_row(combination: Reproduced, divisor: int) -> tuple[Scalar, ...]:
     peak = worst.peak if worst is not None else None
     role = combination.role_of(worst.rank) if worst is not None else None
     if combination.not_begun:
-        return (combination.name, f"not run: {combination.not_begun}", None, None, None, None)
+        return (combination.name, _NOT_RUN, None, None, None, None)
     at = ""
     if peak is not None:
         at = f"step {peak.at.step}, {peak.at.phase}" if peak.at.step else peak.at.phase
     return (
         combination.name,
-        _result_words(combination),
+        combination.outcome.value,
         _round(peak.num_bytes / divisor) if peak is not None else None,
         _round(role.peak.num_bytes / divisor) if role is not None else None,
         worst.rank if worst is not None else None,
         at,
     )
-
-
-def _result_words(combination: Reproduced) -> str:
-    if combination.outcome is Outcome.CANNOT_RUN:
-        why = next(part.error for part in combination.parts if part.outcome is Outcome.CANNOT_RUN)
-        return f"cannot run: {why}"[:60]
-    return str(combination.outcome.value)
 
 
 def _categories(begun: Sequence[Reproduced], unit: str, divisor: int) -> Table:

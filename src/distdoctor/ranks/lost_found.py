@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from distdoctor.ranks.blame import Blame, Cause
 from distdoctor.ranks.lost import Lost, LostRank, Stopped
 from distdoctor.ranks.places import Place
+from distdoctor.report.assemble import clip_title
 from distdoctor.report.checking import Found
 from distdoctor.report.model import Action, Confidence, Evidence, Fault, Scope, Severity, Team
 from distdoctor.report.names import short_host
@@ -106,7 +107,7 @@ def store_lost_found(stopped: Stopped, told: Blame, places: Sequence[Place]) -> 
     where = f" ({short_host(host)})" if host else ""
     return Found(
         key="store",
-        title=f"the ranks' meeting point is gone: the process or host of rank 0{where}"[:80],
+        title=clip_title(f"the ranks' meeting point is gone: the process or host of rank 0{where}"),
         severity=Severity.CRITICAL,
         confidence=Confidence.MEDIUM,
         evidence=(waiting_evidence(stopped, told),),
@@ -143,7 +144,7 @@ def _title(ranks: Sequence[int], hosts: Sequence[str], first: LostRank, *, raise
     where = f" ({short_host(hosts[0])})" if len(hosts) == 1 else ""
     who = f"rank{'s' if several else ''} {fold_ints(tuple(ranks))}"
     if raised:
-        return f"{who}{where} could not go on: {'they' if several else 'it'} raised an error"[:80]
+        return clip_title(f"{who}{where} could not go on: {'they' if several else 'it'} raised an error")
     words = {
         Lost.STOPPED: "are stopped" if several else "is stopped",
         Lost.GONE: "are gone" if several else "is gone",
@@ -151,7 +152,7 @@ def _title(ranks: Sequence[int], hosts: Sequence[str], first: LostRank, *, raise
         Lost.LATE: "have not arrived" if several else "has not arrived",
         Lost.UNKNOWN: "have not arrived" if several else "has not arrived",
     }[first.state]
-    return f"{who}{where} {words}: the others waited"[:80]
+    return clip_title(f"{who}{where} {words}: the others waited")
 
 
 def _with_phase(lost: LostRank) -> str:

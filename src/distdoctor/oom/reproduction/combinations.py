@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from distdoctor.errors import UsageError
 from distdoctor.oom.job import resolve
@@ -149,10 +149,15 @@ def choose(names: tuple[str, ...], *, num_ranks: int, said: Settings) -> tuple[C
 def _as_said(settings: Settings) -> Combination:
     """One job as it was said, by what is special about it. Raises UsageError."""
     job = resolve(settings)
-    if job.mesh.num_ranks == 1 and job.strategy is DataParallel.NONE:
-        return Combination(name="single", settings=settings)
-    cut = f" {job.mesh.words()}" if job.mesh.num_ranks > 1 else ""
-    return Combination(name=f"{job.strategy.value}{cut}", settings=settings)
+    cut = {name: degree for name, degree in asdict(job.mesh).items() if degree > 1}
+    words = job.mesh.words()
+    if job.strategy is DataParallel.NONE:
+        name = words if cut else "single"
+    else:
+        # Over all ranks, as its name says alone.
+        is_plain = len(cut) <= 1 and cut.keys() <= {"dp_replicate", "dp_shard"}
+        name = job.strategy.value if is_plain else f"{job.strategy.value} {words}"
+    return Combination(name=name, settings=settings)
 
 
 def _kind(name: str) -> DataParallel:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from distdoctor.oom.checks.reproduce.base import ReproduceCheck, scope_of, who
 from distdoctor.oom.facts.reproduced import Outcome, RankPart, Reproduced, ReproduceFacts
+from distdoctor.report.assemble import clip_title
 from distdoctor.report.checking import Found, NotApplicable, NotSeen, Passed, Unread
 from distdoctor.report.checking import Outcome as CheckOutcome
 from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severity, SkipCause, Team
@@ -33,7 +34,7 @@ def _found(facts: ReproduceFacts, combination: Reproduced, failed: Sequence[Rank
     first = failed[0]
     return Found(
         key=combination.name,
-        title=f"{who(facts, ranks)} could not run {combination.name}: {first.error}"[:80],
+        title=clip_title(f"{who(facts, ranks)} could not run {combination.name}: {first.error}"),
         severity=Severity.WARNING,
         confidence=Confidence.HIGH,
         evidence=tuple(

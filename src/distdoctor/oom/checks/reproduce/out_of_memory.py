@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from distdoctor.oom.checks.reproduce.base import TRACKER, ReproduceCheck, categories_words, scope_of, who
 from distdoctor.oom.facts.reproduced import Outcome, OutOfMemory, RankPart, Reproduced, ReproduceFacts
+from distdoctor.report.assemble import clip_title
 from distdoctor.report.checking import Found, NotApplicable, NotSeen, Passed, Unread
 from distdoctor.report.checking import Outcome as CheckOutcome
 from distdoctor.report.model import Action, Evidence, Fault, Severity, SkipCause, Team
@@ -39,7 +40,7 @@ def _found(facts: ReproduceFacts, combination: Reproduced) -> Found:
     )
     return Found(
         key=combination.name,
-        title=f"{who(facts, ranks)} ran out of memory: {combination.name}, {_when(first)}"[:80],
+        title=clip_title(f"{who(facts, ranks)} ran out of memory: {combination.name}, {_when(first)}"),
         severity=Severity.CRITICAL,
         evidence=tuple(line for parts in _alike(hit)[:_MAX_SHOWN] for line in _evidence(parts))
         + _others(combination, ranks),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from distdoctor.oom.checks.reproduce.base import TRACKER, ReproduceCheck, categories_words, who
 from distdoctor.oom.facts.reproduced import Outcome, RankPart, Reproduced, ReproduceFacts
+from distdoctor.report.assemble import clip_title
 from distdoctor.report.checking import Found, NotApplicable, NotSeen, Passed, Unread
 from distdoctor.report.checking import Outcome as CheckOutcome
 from distdoctor.report.model import Confidence, Evidence, Fault, Severity, SkipCause
@@ -69,9 +70,9 @@ def _found(
     )
     return Found(
         key=combination.name,
-        title=f"{combination.name}: {who(facts, (worst.rank,))} took {abs(100 * off):.0f} % {more} than predicted"[
-            :80
-        ],
+        title=clip_title(
+            f"{combination.name}: {who(facts, (worst.rank,))} took {abs(100 * off):.0f} % {more} than predicted"
+        ),
         severity=Severity.INFO,
         confidence=Confidence.MEDIUM,
         evidence=(
