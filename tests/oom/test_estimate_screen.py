@@ -39,6 +39,19 @@ def screen(model: str, gpus: str, *, compare: bool, **said: object) -> list[str]
     ).splitlines()
 
 
+def test_a_fit_that_was_not_to_be_judged_is_not_judged_by_the_way() -> None:
+    cluster = parse_cluster("8xa100-40gb")
+    job = resolve(Settings(model=preset("llama3-70b"), world_size=8))
+    only = ReportRequest(
+        command="oom-estimate",
+        argv=(),
+        started=datetime.now(timezone.utc),
+        only=frozenset(["oom-estimate-init"]),
+    )
+    report = estimate_report(only, EstimateFacts(job=job, estimate=estimate(job), cluster=cluster))
+    assert report.verdict.title.startswith("whether it fits is left out here: needs 215 to ")
+
+
 @pytest.mark.parametrize("gpus", ["8xa100-80gb", "64xh100-80gb", "2048xh100-80gb"])
 @pytest.mark.parametrize("model", ["llama3-8b", "llama3-70b", "llama3-405b", "mixtral-8x22b", "deepseek-v3"])
 def test_side_by_side_the_screen_is_the_table(model: str, gpus: str) -> None:

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import builders
 
-from distdoctor.report.model import Finding, Report
+from distdoctor.report.model import Column, Finding, Report, Severity, Table
 from distdoctor.report.render.html import render_html
 from distdoctor.report.render.json import render_json
 from distdoctor.report.render.markdown import render_markdown
@@ -74,6 +74,18 @@ def test_a_first_table_stands_between_the_verdict_and_the_findings(form: str) ->
     evidence = report.findings[0].evidence[0].text[:20]
     assert text.index(report.verdict.title[:20]) < text.index("table first") < text.index("314.2")
     assert text.index("314.2") < text.index(evidence)
+
+
+def test_without_a_fault_a_first_table_is_the_answer_and_what_is_to_be_known_gives_way() -> None:
+    report = builders.slow_gpu()
+    rows = tuple((f"row {number}", number) for number in range(13))
+    table = Table(name="t", title="the answer", columns=(Column(name="what"), Column(name="GiB")), rows=rows, place="first")  # fmt: skip
+    only_infos = tuple(replace(each, severity=Severity.INFO) for each in report.findings)
+    text = render_terminal(seal(replace(report, tables=(table,), findings=only_infos)))
+    assert all(f"row {number}" in text for number in range(13))
+    faulty = render_terminal(seal(replace(report, tables=(table,))))
+    assert "row 12" not in faulty
+    assert report.findings[0].evidence[0].text[:20] in faulty
 
 
 @pytest.mark.parametrize("form", ["terminal.txt", "verbose.txt", "md", "html"])

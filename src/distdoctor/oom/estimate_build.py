@@ -94,8 +94,8 @@ def _verdict(report: Report, facts: EstimateFacts) -> Verdict:
     elif fit.answer is Fits.UNKNOWN:
         title = f"cannot tell: model states need {fit_words(facts)} GiB, activations are unknown"
     elif fit.answer is not Fits.YES:
-        # The finding that says so was left out or ignored; what was asked is still true.
-        title = f"{fit.answer.value}: needs {fit_words(facts)} GiB"
+        # The finding that says so was left out or ignored: `ok` is no answer to what was not asked.
+        title = f"whether it fits is left out here: needs {fit_words(facts)} GiB"
     else:
         title = f"fits: needs {fit_words(facts)} GiB, {left_words(fit)} are left"
     return replace(report.verdict, title=title[:MAX_TITLE], summary=summary, confidence=Confidence.MEDIUM)

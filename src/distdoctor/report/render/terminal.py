@@ -90,14 +90,15 @@ def _blocks(report: Report, width: int) -> Iterator[_Block]:
         yield _Block(
             section=_STORY, lines=short_lines(text, width), label=label, priority=20 + index, kind="line"
         )
+    # Beside a fault the table supports; without one it answers, and comes before what is only to be known.
+    answers = not _has_fault(report)
     for index, table in enumerate(first_tables(report)):
         yield _Block(
             section=_FIGURES,
             lines=table_lines(table, indent="  ", width=width),
-            priority=16 + index,
+            priority=8 + index if answers else 16 + index,
             kind="table",
-            # Above a fault the table supports; without one it answers.
-            shorter=_shorter_table(table, width) if index == 0 and not _has_fault(report) else None,
+            shorter=_shorter_table(table, width) if index == 0 and answers else None,
         )
     yield from _finding_blocks(report, width)
     for index, fold in enumerate(fold_skips(report)):
