@@ -133,6 +133,19 @@ def test_a_snapshot_is_told_with_the_command_that_reads_it() -> None:
     assert found.actions[0].command == "distdoctor oom explain '/snap/oom rank1.pickle'"
 
 
+def test_ranks_that_left_snapshots_are_counted_and_one_that_could_not_is_told() -> None:
+    told: list[dict[str, str]] = [{"snapshot": "/a"}, {"snapshot": "/b"}, {"no_snapshot": "disk full"}]
+    parts = [
+        part(rank, outcome=Outcome.OUT_OF_MEMORY, out_of_memory=msgspec.structs.replace(EVENT, **fields))
+        for rank, fields in enumerate(told)
+    ]
+    found = only(OUT_OF_MEMORY.run(facts(reproduced(*parts), num_ranks=3)))
+    assert isinstance(found, Found)
+    texts = [line.text for line in found.evidence]
+    assert "rank 0 left /a; so did rank 1" in texts
+    assert "rank 2 left no snapshot: disk full" in texts
+
+
 def test_a_run_that_came_to_its_end_passes() -> None:
     assert isinstance(only(OUT_OF_MEMORY.run(facts(reproduced(part(0), part(1))))), Passed)
 
@@ -307,13 +320,36 @@ def test_titles_and_cells_end_behind_whole_words() -> None:
     failed = only(FAILED.run(facts(reproduced(part(0), part(1, outcome=Outcome.FAILED, error=words)))))
     assert isinstance(failed, Found)
     cannot = reproduced(*(part(rank, outcome=Outcome.CANNOT_RUN, error=words.strip()) for rank in range(2)))
-    report = report_of(cannot)
+    assert report_of(cannot).tables[0].note == "On the CPU; the formulas count CUDA's kernels."
+    report = report_of(cannot, reproduced(name="ddp", not_begun="the time limit of 5 s came first"))
     for title in (failed.title, report.verdict.title):
         assert len(title) <= 80
         assert title.endswith(("unsupportable…", "RuntimeError:…"))
     (table,) = [table for table in report.tables if table.name == "oom-reproduced"]
     assert table.rows[0][1] == "cannot run"
     assert table.note is not None and f"fsdp2 cannot run: {words.strip()}." in table.note
+
+
+def test_a_culprit_is_named_once() -> None:
+    out = part(1, outcome=Outcome.OUT_OF_MEMORY, steps_done=0, out_of_memory=EVENT)
+    report = report_of(reproduced(part(0), out))
+    assert [(each.rank, each.why) for each in report.culprits] == [
+        (1, "ran out of memory: fsdp2, step 1, backward")
+    ]
+
+
+def test_one_rank_that_waited_is_one_rank() -> None:
+    stopped = replace(lost(1), inside=(0,))
+    found = only(RANK_LOST.run(facts(reproduced(part(0), part(1, steps_done=1)), stopped=stopped)))
+    assert isinstance(found, Found)
+    assert "; rank 0 waited there" in str(found.evidence)
+
+
+def test_a_picture_shows_no_category_that_is_nothing() -> None:
+    at = At(step=2, phase="backward")
+    peak = PeakTold(num_bytes=8 * MIB, at=at, by_category={"parameters": 8 * MIB, "inputs": 8})
+    (series,) = report_of(reproduced(part(0, peak=peak), part(1, peak=peak))).series
+    assert series.names == ("parameters",)
 
 
 def test_strategies_that_were_left_out_for_one_reason_share_it() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from msgspec.structs import replace
 
 from distdoctor.oom.checks.reproduce.all import REPRODUCE_CHECKS
@@ -136,6 +138,15 @@ def _unknown(verdict: Verdict, facts: ReproduceFacts) -> Verdict:
     return verdict
 
 
+# "rank 1 (host-a) ran out of memory": where the rank stands already, it is not named again.
+_NAME = re.compile(r"ranks? [\d,-]+(?: \([^)]*\))? ")
+
+
+def _without_name(title: str) -> str:
+    name = _NAME.match(title)
+    return title[name.end() :] if name is not None else title
+
+
 def _culprits(facts: ReproduceFacts, findings: tuple[Finding, ...]) -> tuple[Culprit, ...]:
     """Ranks that a critical finding names; what all ranks met alike is nobody's fault."""
     found: dict[int, Culprit] = {}
@@ -154,7 +165,7 @@ def _culprits(facts: ReproduceFacts, findings: tuple[Finding, ...]) -> tuple[Cul
                     pod=place.pod if place is not None else None,
                     local_rank=place.local_rank if place is not None else None,
                     gpu=place.gpu if place is not None else None,
-                    why=finding.title,
+                    why=_without_name(finding.title),
                 ),
             )
     return tuple(found.values())[:16]

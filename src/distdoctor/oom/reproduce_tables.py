@@ -51,13 +51,15 @@ def reproduce_series(facts: ReproduceFacts) -> tuple[Series, ...]:
         return ()
     unit, divisor = _unit([each for each, _ in measured])
     categories = [
-        each.value for each in Category if any(each.value in peak.by_category for _, peak in measured)
+        each.value
+        for each in Category
+        if any(round(peak.by_category.get(each.value, 0) / divisor, 2) for _, peak in measured)
     ]
     limit = facts.memory_limit_bytes
     return (
         Series(
             name="oom-reproduced-peaks",
-            title="Live tensors at the peak of the worst rank, by strategy (measured)",
+            title="Measured: live tensors at the peak of the worst rank of each strategy",
             kind="stacked",
             y_label=unit,
             x=tuple(each.name for each, _ in measured),
@@ -112,6 +114,8 @@ def _strategies_note(facts: ReproduceFacts) -> str | None:
 
 def _reasons(facts: ReproduceFacts) -> list[str]:
     """Why strategies were left out; of many reasons the first ones, for all stand among what was not seen."""
+    if len(facts.combinations) == 1:
+        return []  # the summary says it
     by_reason: dict[str, list[str]] = {}
     for each in facts.combinations:
         if each.not_begun:
@@ -191,7 +195,7 @@ def _ranks(facts: ReproduceFacts, begun: Sequence[Reproduced], unit: str, diviso
             Column(name="tensors", align="right"),
             *(Column(name=name, align="right") for name in own),
             Column(name="steps", align="right"),
-            Column(name="s", align="right"),
+            Column(name="s/step", align="right"),
             Column(name="loss", align="right"),
         ),
         rows=tuple(rows),

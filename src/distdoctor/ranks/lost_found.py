@@ -94,7 +94,7 @@ def waiting_evidence(stopped: Stopped, told: Blame) -> Evidence:
     phase = f" in: {stopped.phase}" if stopped.phase else " before the first step"
     accused = {each.rank for each in told.culprits}
     waited = tuple(rank for rank in stopped.inside if rank not in accused)
-    who = f"; ranks {fold_ints(waited)} waited there" if waited else ""
+    who = f"; rank{'s' if len(waited) > 1 else ''} {fold_ints(waited)} waited there" if waited else ""
     after = f" after {stopped.waited_s:.0f} s" if stopped.waited_s is not None else ""
     said = any(text in stopped.reason for _, text in stopped.errors)
     why = "" if said else f" ({stopped.reason[:MAX_ERROR_CHARACTERS]})"

@@ -80,14 +80,26 @@ def _evidence(parts: Sequence[RankPart]) -> tuple[Evidence, ...]:
     if event.live_bytes is not None:
         live = f"{format_bytes(event.live_bytes)} were live: {categories_words(event.by_category)}"
         lines.append(Evidence(text=f"{name}: {live}", value=event.live_bytes, unit="B", source=TRACKER))
-    if event.snapshot:
-        lines.append(
-            Evidence(text=f"rank {parts[0].rank} left {event.snapshot}", source="written on its host")
-        )
-    if event.no_snapshot:
-        text = f"rank {parts[0].rank} left no snapshot: {event.no_snapshot}"
-        lines.append(Evidence(text=text, source="its host"))
+    lines += _snapshots(parts)
     return tuple(lines)
+
+
+def _snapshots(parts: Sequence[RankPart]) -> list[Evidence]:
+    """What ranks left, or why they did not."""
+    left = [(part.rank, event.snapshot) for part in parts if (event := part.out_of_memory) and event.snapshot]
+    failed = [
+        (part.rank, event.no_snapshot)
+        for part in parts
+        if (event := part.out_of_memory) and event.no_snapshot
+    ]
+    lines = []
+    for rank, path in left[:1]:
+        more = fold_ints([each for each, _ in left[1:]])
+        others = f"; so did rank{'s' if len(left) > 2 else ''} {more}" if more else ""
+        lines.append(Evidence(text=f"rank {rank} left {path}{others}", source="the rank that wrote it"))
+    for rank, why in failed[:1]:
+        lines.append(Evidence(text=f"rank {rank} left no snapshot: {why}", source="its host"))
+    return lines
 
 
 def _alike(hit: Sequence[RankPart]) -> list[list[RankPart]]:
