@@ -57,7 +57,7 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2
 @pytest.mark.parametrize("report", REPORTS)
 @pytest.mark.parametrize("form", RENDERERS)
 def test_reports_look_as_reviewed(report: str, form: str) -> None:
-    assert RENDERERS[form](seal(REPORTS[report]())) + "\n" == (GOLDEN / f"{report}.{form}").read_text()
+    assert RENDERERS[form](builders.sealed(REPORTS[report])) + "\n" == (GOLDEN / f"{report}.{form}").read_text()
 
 
 def with_places(*places: Literal["first", "body", "data"]) -> Report:
@@ -106,7 +106,7 @@ def test_a_first_table_leaves_the_head_of_the_markdown_short() -> None:
     "make", [builders.all_clear, builders.slow_gpu, builders.hostile, builders.many_hosts]
 )
 def test_a_report_fits_one_screen_without_colour(make: Callable[[], Report]) -> None:
-    lines = render_terminal(seal(make()), width=80).splitlines()
+    lines = render_terminal(builders.sealed(make), width=80).splitlines()
     assert len(lines) <= 24
     assert max(map(len, lines)) <= 80
 
@@ -115,14 +115,14 @@ def test_a_report_fits_one_screen_without_colour(make: Callable[[], Report]) -> 
     "make", [builders.all_clear, builders.slow_gpu, builders.hostile, builders.many_hosts]
 )
 def test_one_line_is_one_line_of_80(make: Callable[[], Report]) -> None:
-    line = render_one_line(seal(make()))
+    line = render_one_line(builders.sealed(make))
     assert len(line) <= 80
     assert "\n" not in line.strip()
 
 
 def test_markdown_fits_a_ticket_and_says_it_all_in_its_beginning() -> None:
     for make in (builders.slow_gpu, builders.many_hosts):
-        report = seal(make())
+        report = builders.sealed(make)
         text = render_markdown(report)
         assert len(text) < 60_000
         head = text.encode()[:4096].decode("utf-8", "ignore")

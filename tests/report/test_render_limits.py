@@ -22,7 +22,7 @@ from distdoctor.report.render.tables import table_lines
 from distdoctor.report.render.terminal import SCREEN_ROWS, render_terminal
 from distdoctor.report.render.text import render_text
 from distdoctor.report.seal import seal
-from report.builders import REPORTS, all_clear, hostile, many_hosts, slow_gpu
+from report.builders import REPORTS, all_clear, hostile, many_hosts, sealed, slow_gpu
 from report.generated import reports
 
 fuzzy = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
@@ -35,7 +35,7 @@ PEOPLE = {"terminal": render_terminal, "text": render_text, "markdown": render_m
 @pytest.mark.parametrize("name", REPORTS)
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_a_screen_is_enough(name: str, width: int) -> None:
-    lines = render_terminal(seal(REPORTS[name]()), width=width).splitlines()
+    lines = render_terminal(sealed(REPORTS[name]), width=width).splitlines()
     assert sum(max(1, -(-cell_len(line) // width)) for line in lines) <= SCREEN_ROWS
 
 
@@ -164,7 +164,7 @@ def test_the_plain_renderer_needs_no_console_of_rich() -> None:
 @pytest.mark.parametrize("form", PEOPLE)
 @pytest.mark.parametrize("name", REPORTS)
 def test_no_renderer_promises_health(form: str, name: str) -> None:
-    assert "healthy" not in PEOPLE[form](seal(REPORTS[name]())).lower()
+    assert "healthy" not in PEOPLE[form](sealed(REPORTS[name])).lower()
 
 
 @pytest.mark.parametrize("form", PEOPLE)
@@ -196,7 +196,7 @@ def heading(markdown: str) -> str:
 
 @pytest.mark.parametrize("name", REPORTS)
 def test_markdown_is_complete_in_its_first_4_kb_and_bounded(name: str) -> None:
-    markdown = render_markdown(seal(REPORTS[name]()))
+    markdown = render_markdown(sealed(REPORTS[name]))
     assert len(markdown) < MAX_CHARS
     assert len(heading(markdown).encode()) < HEAD_BYTES
     assert markdown.count("<details>") == markdown.count("</details>")
@@ -211,7 +211,7 @@ def test_markdown_stays_bounded_for_any_report(report: Report) -> None:
 
 
 def test_markdown_of_ten_thousand_hosts_counts_what_it_leaves_out() -> None:
-    markdown = render_markdown(seal(many_hosts()))
+    markdown = render_markdown(sealed(many_hosts))
     assert "## Findings: 3 critical, 497 warning" in markdown
     assert re.search(r"- … and \d+ more, below", markdown)
     assert re.search(r"… and \d+ more rows", markdown)

@@ -27,14 +27,14 @@ from report.builders import all_clear, hostile, slow_gpu
 from report.generated import reports
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(reports)
 def test_sealing_twice_changes_nothing(report: Report) -> None:
     once = seal(report)
     assert seal(once) == once
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(reports)
 def test_no_unseen_character_is_left_in_any_string(report: Report) -> None:
     for text in strings(seal(report)):
