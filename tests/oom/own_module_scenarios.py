@@ -12,7 +12,7 @@ from distdoctor.oom.memory.categories import categories_of
 from distdoctor.oom.memory.peaks import peaks_of
 from distdoctor.oom.simulation.child.__main__ import main
 from distdoctor.oom.simulation.child.own_module import OwnWork
-from distdoctor.oom.simulation.child.real_allocator import allocator_peak
+from distdoctor.oom.simulation.child.real_allocator import allocator_peaks
 from distdoctor.oom.simulation.messages import decode_question
 from distdoctor.oom.tracking.tracker import Tracker
 from distdoctor.oom.training.base import NoObserver
@@ -27,7 +27,7 @@ def answer(_rank: int, _world_size: int, question: str) -> str:
 
 
 def peaks(_rank: int, _world_size: int, question: str) -> list[int | None]:
-    """(simulated with the CPU's own kernels, counted by the CPU's allocator) in bytes."""
+    """(simulated with the CPU's own kernels, counted by the CPU's allocator outside kernels) in bytes."""
     module = decode_question(question).own_module
     assert module is not None
     work = OwnWork(module)
@@ -43,4 +43,5 @@ def peaks(_rank: int, _world_size: int, question: str) -> list[int | None]:
         with again.world(fake_tensors=False) as world:
             again.step(again.build(), world, NoObserver())
 
-    return [found.overall.num_bytes, allocator_peak(really)]
+    measured = allocator_peaks(really)
+    return [found.overall.num_bytes, None if measured is None else measured.outside_kernels_bytes]

@@ -269,18 +269,31 @@ def test_a_mask_that_leaves_something_out_costs_what_it_costs(ask: Asked) -> Non
     assert any("attention with a mask" in each for each in role.notes)
 
 
-def test_the_simulation_equals_what_the_allocator_counts(pool: ForkPool, folder: Path) -> None:
-    asked = question(
-        folder,
-        "my_pkg.gpt:build",
-        TOKENS,
-        Settings(world_size=4, strategy=DataParallel.FSDP, checkpointing=Checkpointing.FULL),
-    )
+@pytest.mark.parametrize(
+    "settings",
+    [
+        Settings(
+            world_size=4,
+            strategy=DataParallel.FSDP,
+            checkpointing=Checkpointing.FULL,
+            precision=Precision.MIXED,
+            accumulation_steps=2,
+        ),
+        Settings(world_size=4, strategy=DataParallel.FSDP, dp_replicate=2, dp_shard=2, accumulation_steps=3),
+        Settings(world_size=4, strategy=DataParallel.DDP, accumulation_steps=2),
+        Settings(world_size=4, strategy=DataParallel.ZERO_REDUNDANCY),
+    ],
+    ids=["fsdp2 mixed accumulated", "hsdp accumulated", "ddp accumulated", "zero-redundancy"],
+)
+def test_the_simulation_equals_what_the_allocator_counts(
+    pool: ForkPool, folder: Path, settings: Settings
+) -> None:
+    asked = question(folder, "my_pkg.gpt:build", TOKENS, settings)
     outcome = pool.run("peaks", world_size=1, args={"question": asked}, limit_s=120)[0]
     assert outcome.ending == "returned", outcome.value
     simulated, measured = outcome.value
     # The real run holds its two inputs once more, from which each micro-batch is copied.
-    assert abs(simulated - measured) <= 0.001 * measured
+    assert abs(simulated - measured) <= 0.001 * measured, (simulated, measured)
 
 
 # What is refused, and in which words.
