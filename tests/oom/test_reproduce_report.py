@@ -38,7 +38,9 @@ from distdoctor.ranks.places import Place
 from distdoctor.report.checking import Found, NotApplicable, NotSeen, Passed
 from distdoctor.report.checking import Outcome as CheckOutcome
 from distdoctor.report.model import Report, Severity, Status
+from distdoctor.report.render.terminal import render_terminal
 from distdoctor.report.request import ReportRequest
+from distdoctor.report.seal import seal
 from distdoctor.units import GIB, MIB
 
 PLACES = tuple(Place(rank=rank, host="host-a", local_rank=rank) for rank in range(2))
@@ -350,6 +352,23 @@ def test_a_picture_shows_no_category_that_is_nothing() -> None:
     peak = PeakTold(num_bytes=8 * MIB, at=at, by_category={"parameters": 8 * MIB, "inputs": 8})
     (series,) = report_of(reproduced(part(0, peak=peak), part(1, peak=peak))).series
     assert series.names == ("parameters",)
+
+
+@pytest.mark.parametrize("off", [0.0, 0.6])
+def test_all_strategies_stand_on_a_screen_that_has_room_for_them(off: float) -> None:
+    combinations = choose(("all",), num_ranks=2, said=Settings(model=preset("tiny")))
+    assert len(combinations) == 16
+    ran = [
+        reproduced(*(part(rank, off=off, name=each.name) for rank in range(2)), name=each.name)
+        for each in combinations
+    ]
+    report = seal(report_of(*ran))
+    assert bool(report.findings) == bool(off)
+    tall = render_terminal(report, screen_rows=39)
+    assert all(f"\n  {each.name} " in tall for each in combinations)
+    assert len(tall.splitlines()) <= 39
+    low = render_terminal(report)
+    assert "more rows" in low and len(low.splitlines()) <= 24
 
 
 def test_strategies_that_were_left_out_for_one_reason_share_it() -> None:

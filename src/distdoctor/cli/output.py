@@ -220,6 +220,11 @@ def terminal_width(environ: Mapping[str, str]) -> int:
     )
 
 
+def terminal_rows() -> int:
+    """Rows of the terminal on stdout that a report may take, one being left to the prompt; 24 off a terminal."""
+    return shutil.get_terminal_size((PIPED_WIDTH, 24)).lines - 1 if sys.stdout.isatty() else 24
+
+
 def wants_color(environ: Mapping[str, str]) -> bool:
     """NO_COLOR forbids, FORCE_COLOR demands; else colour on a terminal that can."""
     if environ.get("NO_COLOR"):
@@ -332,7 +337,11 @@ def _stdout_text(report: Report, options: OutputOptions) -> str:
         from distdoctor.report.render.terminal import render_terminal
 
         return render_terminal(
-            report, width=terminal_width(os.environ), color=wants_color(os.environ), verbose=options.verbose
+            report,
+            width=terminal_width(os.environ),
+            color=wants_color(os.environ),
+            verbose=options.verbose,
+            screen_rows=terminal_rows(),
         )
     return render(report, options.format)
 

@@ -68,17 +68,26 @@ class _Block:
     """The same in so many rows fewer; no lines where it cannot be."""
 
 
-def render_terminal(report: Report, *, width: int = 80, color: bool = False, verbose: bool = False) -> str:
+def render_terminal(
+    report: Report,
+    *,
+    width: int = 80,
+    color: bool = False,
+    verbose: bool = False,
+    screen_rows: int = SCREEN_ROWS,
+) -> str:
     """`report` as text for a terminal `width` cells wide.
 
-    Without `verbose` at most 24 rows at 80 columns; what is left out is counted in the last line. `report` is
-    sealed by the caller.
+    Without `verbose` at most 24 rows at 80 columns; what is left out is counted in the last line. A table that is the
+    answer may take a taller screen of `screen_rows`. `report` is sealed by the caller.
     """
     width = max(width, 40)
     if verbose:
         return draw(whole_report(report, width), color=color)
     blocks = list(_blocks(report, width))
-    return draw(_fitted(report, blocks, width), color=color)
+    is_answered_by_table = not _has_fault(report) and bool(first_tables(report))
+    limit = max(SCREEN_ROWS, screen_rows) if is_answered_by_table else SCREEN_ROWS
+    return draw(_fitted(report, blocks, width, limit), color=color)
 
 
 # --- one screen ---------------------------------------------------------------------------------------------
@@ -194,22 +203,23 @@ def _action_blocks(report: Report, width: int) -> Iterator[_Block]:
             yield _Block(section=_NEXT, lines=lines, priority=priority, kind="action")
 
 
-def _fitted(report: Report, blocks: Sequence[_Block], width: int) -> list[Line]:
+def _fitted(report: Report, blocks: Sequence[_Block], width: int, limit: int) -> list[Line]:
+    """What fits in `limit` rows, by priority."""
     for block in blocks:
         block.shown = block.priority == 0
     rows = 0
     for block in sorted(blocks, key=lambda each: each.priority):
-        if block.priority == _NEVER or rows == SCREEN_ROWS:
+        if block.priority == _NEVER or rows == limit:
             break
         if block.shown or (block.needs is not None and not block.needs.shown):
             continue
         block.shown = True
         tried = physical_rows(_screen(report, blocks), width)
-        if tried > SCREEN_ROWS and block.shorter is not None:
+        if tried > limit and block.shorter is not None:
             # The answer itself is a table: most of it is better than none.
-            block.lines = block.shorter(tried - SCREEN_ROWS)
+            block.lines = block.shorter(tried - limit)
             tried = physical_rows(_screen(report, blocks), width) if block.lines else tried
-        if tried > SCREEN_ROWS:
+        if tried > limit:
             block.shown = False
         else:
             rows = tried
