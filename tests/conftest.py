@@ -13,6 +13,13 @@ settings.load_profile("same")
 LOOKS_AT_PROCESSES = ("tests/ranks/", "test_live_process", "test_env_ranks", "test_bench_runs")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        "once: of time, or of many examples of plain arithmetic; run on one version of Python alone",
+    )
+
+
 # Before pytest-xdist reads the groups; after it they would be without effect.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

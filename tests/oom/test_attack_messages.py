@@ -77,6 +77,7 @@ def test_an_allocation_whose_size_is_garbled_is_still_an_event() -> None:
     assert event.requested_bytes is None
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "line",
     [
@@ -96,6 +97,7 @@ def test_time_grows_with_the_length_of_a_line(line: str) -> None:
     assert time.process_time() - start < SECONDS
 
 
+@pytest.mark.once
 def test_messages_without_numbers_are_folded_in_linear_time() -> None:
     bare = "".join(f"[rank{rank}]: RuntimeError: CUDA out of memory\n" for rank in range(8000))
     told = "".join(f"[rank{rank}]: {MESSAGE}\n" for rank in range(8000, 16_000))
@@ -105,6 +107,7 @@ def test_messages_without_numbers_are_folded_in_linear_time() -> None:
     assert len(events) == 16_000
 
 
+@pytest.mark.once
 def test_escaped_line_ends_do_not_fill_the_memory() -> None:
     text = ("out of memory" + "a\\n" * 5000 + "\n") * 200
     start = time.process_time()

@@ -57,7 +57,9 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2
 @pytest.mark.parametrize("report", REPORTS)
 @pytest.mark.parametrize("form", RENDERERS)
 def test_reports_look_as_reviewed(report: str, form: str) -> None:
-    assert RENDERERS[form](builders.sealed(REPORTS[report])) + "\n" == (GOLDEN / f"{report}.{form}").read_text()
+    assert (
+        RENDERERS[form](builders.sealed(REPORTS[report])) + "\n" == (GOLDEN / f"{report}.{form}").read_text()
+    )
 
 
 def with_places(*places: Literal["first", "body", "data"]) -> Report:
