@@ -36,6 +36,18 @@ demo: env
 	$(BIN)/distdoctor oom estimate --model llama3-70b --on 64xh100-80gb --mesh dp_shard=8,tp=8 --compare --fail-on never \
 	  -o $(DEMO)/memory.md -o $(DEMO)/memory.html -o $(DEMO)/memory.json -o $(DEMO)/memory.txt
 	@echo
+	@echo "== what torch's own code allocates, without a GPU: distdoctor oom simulate"
+	$(BIN)/distdoctor oom simulate --model llama3-8b --on 8xa100-40gb --fail-on never \
+	  -o $(DEMO)/simulated.md -o $(DEMO)/simulated.html -o $(DEMO)/simulated.json -o $(DEMO)/simulated.txt
+	@echo
+	@echo "== what would make it fit: distdoctor oom fit"
+	$(BIN)/distdoctor oom fit $(DEMO)/simulated.json --fail-on never \
+	  -o $(DEMO)/fit.md -o $(DEMO)/fit.html -o $(DEMO)/fit.json -o $(DEMO)/fit.txt
+	@echo
+	@echo "== the same strategies on real ranks: distdoctor oom reproduce"
+	$(BIN)/distdoctor oom reproduce --launch 2 --model tiny --strategy ddp,fsdp2,tp --fail-on never \
+	  -o $(DEMO)/ranks.md -o $(DEMO)/ranks.html -o $(DEMO)/ranks.json -o $(DEMO)/ranks.txt
+	@echo
 	@echo "== what an error really says: distdoctor oom explain"
 	@printf '%s\n' '[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a total capacity of 79.15 GiB of which 1.02 GiB is free. Process 4711 has 31.40 GiB memory in use. Including non-PyTorch memory, this process has 46.72 GiB memory in use. Of the allocated memory 44.90 GiB is allocated by PyTorch, and 310.00 MiB is reserved by PyTorch but unallocated.' >$(DEMO)/rank3.log
 	$(BIN)/distdoctor oom explain $(DEMO)/rank3.log --fail-on never
