@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import importlib.util
 import json
 import os
@@ -202,6 +203,9 @@ def serve(with_torch: bool) -> None:
         path = request["scenarios"]
         if path not in modules:
             modules[path] = _load(Path(path))
+            # What is there now is no garbage of ranks: their collections need not look through it.
+            gc.collect()
+            gc.freeze()
         pid = os.fork()
         if pid == 0:
             _answer(modules[path], request)

@@ -14,6 +14,12 @@ import torch.distributed as dist
 from torch import nn
 
 # Imported once, before ranks are forked: a rank of its own would take seconds for them.
+import distdoctor.cli.hosts_of_ranks
+import distdoctor.cli.oom_reproduce
+import distdoctor.cli.oom_reproduce_live
+import distdoctor.oom.checks.reproduce.all
+import distdoctor.oom.reproduction.rank.run
+import distdoctor.oom.tracking.tracker  # noqa: F401
 from distdoctor.__main__ import main
 from distdoctor.oom.facts.estimate import Category
 from distdoctor.oom.memory.log import Phase
