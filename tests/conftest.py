@@ -2,15 +2,55 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import settings
 
-# The same examples every time: a suite that gates a change must not fail for another reason than the change.
-settings.register_profile("same", derandomize=True)
+# The same examples every time, however busy the machine is: a suite that gates a change must not fail for another reason than the change.
+settings.register_profile("same", derandomize=True, deadline=None)
 settings.load_profile("same")
 
-# `--pid auto` and stopped ranks are found in /proc; ranks of a test beside them would be found as well.
-LOOKS_AT_PROCESSES = ("tests/ranks/", "test_live_process", "test_env_ranks", "test_bench_runs")
+# `--pid auto` and stopped ranks are found in /proc; ranks of a test beside them would be found as well. What is
+# launched is timed, and ranks of two launches would wait for a processor rather than for one another.
+ONE_AFTER_ANOTHER = (
+    "tests/ranks/",
+    "tests/cli/test_env_ranks.py",
+    "tests/cli/test_nccl_bench.py",
+    "tests/env/test_live_process.py",
+    "tests/nccl_bench/test_bench_runs.py",
+    "tests/nccl_bench/test_slow_link_hosts.py",
+    "tests/oom/test_reproduce_launch.py",
+)
+
+# Tests of these files look at runs that one fixture has made.
+SHARED_RUNS = (
+    "tests/oom/test_reproduce_runs.py",
+    "tests/oom/test_simulate_own_module.py",
+    "tests/test_wheel.py",
+)
+
+
+def group_of(nodeid: str) -> str:
+    """Tests with the same answer run on one worker."""
+    file = nodeid.partition("::")[0]
+    if file.startswith(ONE_AFTER_ANOTHER):
+        return "processes"
+    return file if file in SHARED_RUNS else nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """`--dist loadgroup`, by file: the mark `xdist_group` of pytest-xdist 3.8 is without effect under pytest 9.2."""
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Together(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+    return Together(config, log)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -20,14 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
-# Before pytest-xdist reads the groups; after it they would be without effect.
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.get_closest_marker("xdist_group"):
-            continue
-        if item.get_closest_marker("launch") or any(part in item.nodeid for part in LOOKS_AT_PROCESSES):
-            item.add_marker(pytest.mark.xdist_group("processes"))
-        elif item.get_closest_marker("ranks"):
-            # One file's tests look at runs that one fixture has made.
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+        if item.get_closest_marker("launch") and group_of(item.nodeid) != "processes":
+            raise pytest.UsageError(f"{item.nodeid} launches ranks: its file belongs in ONE_AFTER_ANOTHER")

@@ -21,9 +21,6 @@ from distdoctor.oom.simulation.roles import Role
 from forkpool import ForkPool
 from oom.user_modules import BAD, GPT, HF
 
-# On one worker: all of them share the children that die or hang, which are started once.
-pytestmark = pytest.mark.xdist_group("own module")
-
 SCENARIOS = Path(__file__).with_name("own_module_scenarios.py")
 # Long enough for torch to be imported on a busy machine.
 HANGS_S = 30
