@@ -123,6 +123,16 @@ def test_one_gpu_by_hand() -> None:
     assert by_moment[2, Moment.LOSS].num_bytes == 12e9
 
 
+def test_16_bit_gradients_are_cast_for_the_step_of_a_master_copy() -> None:
+    """2 + 2 + 12 bytes, foreach's list and fp32 gradients, 4 each, over 4 ranks of FSDP2; a fused step needs no list."""
+    model = Model(name="m", source="--params", stated_params=10**9)
+    said = Settings(model=model, world_size=4, strategy=DataParallel.FSDP, precision=Precision.MASTER)
+    for loop, each in ((OptimizerLoop.FOREACH, 24), (OptimizerLoop.FUSED, 20)):
+        moments = estimate(resolve(replace(said, optimizer_loop=loop))).worst.moments
+        step = next(one for one in moments if (one.step, one.moment) == (2, Moment.OPTIMIZER_STEP))
+        assert step.num_bytes == each * 10**9 / 4
+
+
 def test_ddp_holds_gradients_twice_unless_they_live_in_buckets() -> None:
     twice = job_estimate(world_size=4, strategy=DataParallel.DDP)
     once = job_estimate(world_size=4, strategy=DataParallel.DDP, gradient_as_bucket_view=True)
@@ -365,6 +375,10 @@ def test_a_model_built_whole_peaks_at_the_start() -> None:
         ({"expert_imbalance": float("nan")}, "nan"),
         ({"world_size": 4, "global_batch": 7}, "no multiple"),
         ({"world_size": 4, "strategy": DataParallel.NONE}, "need a strategy"),
+        (
+            {"world_size": 4, "strategy": DataParallel.ZERO_REDUNDANCY, "precision": Precision.MASTER},
+            "no fp32 master copies",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_in_words(said: dict[str, object], words: str) -> None:

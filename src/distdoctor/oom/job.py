@@ -225,6 +225,11 @@ class _Defaults:
 
     def precision(self, strategy: DataParallel) -> Precision:
         said = self.settings.precision
+        if said is Precision.MASTER and strategy is DataParallel.ZERO_REDUNDANCY:
+            raise UsageError(
+                "ZeroRedundancyOptimizer steps the parameters themselves and keeps no fp32 master copies",
+                hint="--strategy zero1 does; or --precision mixed",
+            )
         if said is not None:
             return said
         if strategy in DEEPSPEED or strategy in MEGATRON:

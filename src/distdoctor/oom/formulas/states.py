@@ -23,6 +23,11 @@ def master_bytes(precision: Precision) -> int:
     return 4 if precision is Precision.MASTER else 0
 
 
+def cast_gradient_bytes(precision: Precision, *, in_fp32: bool = False) -> int:
+    """Bytes of a 16-bit gradient's fp32 copy: optimizers of torch step a master copy with a gradient of its type."""
+    return 4 if precision is Precision.MASTER and not in_fp32 else 0
+
+
 def moment_bytes(optimizer: Optimizer, precision: Precision, *, hidden_size: int | None = None) -> float:
     """Bytes of what the optimizer itself keeps for each parameter; it appears in the first step.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from distdoctor.oom.adapters import adapter_share, frozen_parameter_bytes
 from distdoctor.oom.facts.estimate import Amount, Category
 from distdoctor.oom.formulas.states import (
+    cast_gradient_bytes,
     foreach_temporary_bytes,
     gradient_bytes,
     master_bytes,
@@ -83,6 +84,9 @@ class PerParameter:
     master: float
     moments: float
     step_temporary: float
+    """What the optimizer's loop takes while it steps."""
+    cast_gradient: float
+    """The gradient in fp32, while fp32 master copies are stepped with 16-bit gradients."""
 
 
 def per_parameter(job: Job) -> PerParameter:
@@ -102,6 +106,8 @@ def per_parameter(job: Job) -> PerParameter:
         moments=moment_bytes(job.optimizer, job.precision, hidden_size=hidden)
         * (1 if share is None else share),
         step_temporary=temporary * (1 if share is None else share),
+        cast_gradient=cast_gradient_bytes(job.precision, in_fp32=job.grads_in_fp32)
+        * (1 if share is None else share),
     )
 
 

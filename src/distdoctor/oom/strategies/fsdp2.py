@@ -52,7 +52,10 @@ def states(local: LocalModel, job: Job) -> States:
         from_first_step=state_amounts(Category.OPTIMIZER, per.moments, local, shares),
         gradients=state_amounts(Category.GRADIENTS, per.gradient, local, shares),
         gradients_come_last=_accumulates_whole(job),
-        at_step=state_amounts(Category.TEMPORARIES, per.step_temporary, local, shares, what="foreach"),
+        at_step=(
+            *state_amounts(Category.TEMPORARIES, per.step_temporary, local, shares, what="foreach"),
+            *state_amounts(Category.TEMPORARIES, per.cast_gradient, local, shares, what="gradients in fp32"),
+        ),
     )
 
 

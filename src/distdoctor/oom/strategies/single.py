@@ -27,7 +27,8 @@ def states(local: LocalModel, job: Job) -> States:
         gradients=whole(Category.GRADIENTS, per.gradient) + _unreduced(local, job, per.gradient),
         at_loss=autocast_copies(local, job, in_backward=False),
         goes_with_backward=autocast_copies(local, job, in_backward=True),
-        at_step=whole(Category.TEMPORARIES, per.step_temporary),
+        at_step=whole(Category.TEMPORARIES, per.step_temporary)
+        + whole(Category.TEMPORARIES, per.cast_gradient),
     )
 
 

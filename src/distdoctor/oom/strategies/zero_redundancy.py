@@ -26,7 +26,10 @@ def states(local: LocalModel, job: Job) -> States:
     return replace(
         ddp.states(local, job),
         from_first_step=state_amounts(Category.OPTIMIZER, per.moments, local, shares),
-        at_step=state_amounts(Category.TEMPORARIES, per.step_temporary, local, shares, what="foreach"),
+        at_step=(
+            *state_amounts(Category.TEMPORARIES, per.step_temporary, local, shares, what="foreach"),
+            *state_amounts(Category.TEMPORARIES, per.cast_gradient, local, shares, what="gradients in fp32"),
+        ),
     )
 
 
