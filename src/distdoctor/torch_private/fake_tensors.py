@@ -38,6 +38,56 @@ def fake_tensor_mode() -> Any:
     return FakeTensorMode(allow_non_fake_inputs=True)
 
 
+# What a kernel may be given for real; this host's memory is not the simulated GPU's. Our own bound.
+_MAX_FALLBACK_BYTES = 64 << 20
+
+
+@contextlib.contextmanager
+def kernels_for_real_only_if_small() -> Iterator[None]:
+    """Where an op has no fake kernel torch runs the real one on zeros as large as the simulated tensors, without asking;
+    here only on small ones, and else raises torch's UnsupportedOperatorException, which names the op.
+    `fake_tensor.run_fallback_kernel(mode, func, ...)`, in torch 2.0 to 2.13; where it is absent nothing changes."""
+    import torch
+    from torch._subclasses import fake_tensor
+    from torch.utils._pytree import tree_leaves
+
+    original: Any = getattr(fake_tensor, "run_fallback_kernel", None)
+    if original is None:
+        yield
+        return
+
+    @functools.wraps(original)
+    def only_small(mode: Any, func: Any, *rest: Any) -> Any:
+        tensors = [each for each in tree_leaves(rest) if isinstance(each, torch.Tensor)]
+        if sum(each.numel() * each.element_size() for each in tensors) > _MAX_FALLBACK_BYTES:
+            raise fake_tensor.UnsupportedOperatorException(func)
+        return original(mode, func, *rest)
+
+    fake_tensor.run_fallback_kernel = only_small
+    try:
+        yield
+    finally:
+        fake_tensor.run_fallback_kernel = original
+
+
+@contextlib.contextmanager
+def fused_sgd_known() -> Iterator[None]:
+    """A fake kernel for torch's fused SGD, which has none in torch 2.3 to 2.13: it writes to what it is given, returns
+    nothing, and its CUDA kernel allocates nothing. Where a later torch has one, or this one no such op, nothing
+    changes."""
+    import torch
+
+    library = torch.library.Library("aten", "IMPL")  # it is destroyed below
+    try:
+        for name in ("default", "tensor_lr"):
+            op = getattr(getattr(torch.ops.aten, "_fused_sgd_", None), name, None)
+            if op is not None and not torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "Meta"):
+                library.impl(op, lambda *_args, **_kwargs: None, "Meta")
+        yield
+    finally:
+        library._destroy()
+
+
 def is_fake(tensor: torch.Tensor) -> bool:
     """Whether a tensor has no storage. In torch 2.0 to 2.13."""
     from torch._subclasses import FakeTensor

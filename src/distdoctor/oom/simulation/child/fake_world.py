@@ -17,7 +17,12 @@ from distdoctor.oom.job import Job
 from distdoctor.oom.training.base import CannotRunError, Kernels, World
 from distdoctor.oom.training.device_mesh import build_device_mesh
 from distdoctor.torch_private.distributed import device_meshes_outside_modes, own_fsdp_chunk_only
-from distdoctor.torch_private.fake_tensors import fake_store, fake_tensor_mode
+from distdoctor.torch_private.fake_tensors import (
+    fake_store,
+    fake_tensor_mode,
+    fused_sgd_known,
+    kernels_for_real_only_if_small,
+)
 
 _CPU = torch.device("cpu")
 
@@ -43,7 +48,7 @@ def fake_world(
     try:
         with device_meshes_outside_modes(), own_fsdp_chunk_only():
             mesh = build_device_mesh(job, device.type)
-            with fake_tensor_mode() if fake_tensors else contextlib.nullcontext():
+            with _nothing_computed() if fake_tensors else contextlib.nullcontext():
                 yield World(
                     job=job,
                     rank=rank,
@@ -56,3 +61,9 @@ def fake_world(
                 )
     finally:
         dist.destroy_process_group()
+
+
+@contextlib.contextmanager
+def _nothing_computed() -> Iterator[None]:
+    with kernels_for_real_only_if_small(), fused_sgd_known(), fake_tensor_mode():
+        yield
