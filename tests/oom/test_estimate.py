@@ -133,6 +133,29 @@ def test_16_bit_gradients_are_cast_for_the_step_of_a_master_copy() -> None:
         assert step.num_bytes == each * 10**9 / 4
 
 
+@pytest.mark.parametrize(
+    ("precision", "each"), [(Precision.MIXED, 4), (Precision.MASTER, 2), (Precision.FP32, 4)]
+)
+def test_gradients_of_a_pipeline_wait_in_the_type_that_they_are_reduced_in(
+    precision: Precision, each: int
+) -> None:
+    one = job_estimate(
+        world_size=8, strategy=DataParallel.FSDP, pp=2, precision=precision, accumulation_steps=1
+    )
+    four = job_estimate(
+        world_size=8, strategy=DataParallel.FSDP, pp=2, precision=precision, accumulation_steps=4
+    )
+    for alone, waiting in zip(one.roles, four.roles, strict=True):
+        (amount,) = (
+            amount
+            for moment in waiting.moments
+            if (moment.step, moment.moment) == (2, Moment.LOSS)
+            for amount in moment.amounts
+            if "accumulated until the last micro-batch" in amount.how
+        )
+        assert amount.num_bytes == each * alone.local_params
+
+
 def test_ddp_holds_gradients_twice_unless_they_live_in_buckets() -> None:
     twice = job_estimate(world_size=4, strategy=DataParallel.DDP)
     once = job_estimate(world_size=4, strategy=DataParallel.DDP, gradient_as_bucket_view=True)

@@ -11,6 +11,7 @@ from distdoctor.oom.formulas.gathered import (
     expert_padding,
     forward_bytes,
 )
+from distdoctor.oom.formulas.states import gradient_bytes
 from distdoctor.oom.job import Job
 from distdoctor.oom.local import LocalModel
 from distdoctor.oom.settings import DataParallel, Offload, Precision
@@ -61,7 +62,7 @@ def states(local: LocalModel, job: Job) -> States:
 
 def _gathered(local: LocalModel, job: Job, *, in_backward: bool) -> tuple[Amount, ...]:
     """Whole parameters and gradients of the units in use; nothing where one rank holds everything anyway."""
-    is_alone = job.mesh.shard_ranks == 1 and job.mesh.expert_shard_ranks == 1
+    is_alone = job.mesh.shard_ranks == 1 and job.expert_shard_ranks == 1
     # Even alone, a mixed-precision policy casts each unit that it uses.
     if is_alone and job.precision is not Precision.MIXED:
         return ()
@@ -143,8 +144,11 @@ def _accumulates_whole(job: Job) -> bool:
 
 
 def _reduce_bytes(job: Job) -> int:
-    """Bytes of a gradient while it is reduced: fp32 with a mixed-precision policy (TorchTitan's default)."""
-    return 2 if job.precision is Precision.PURE16 else 4
+    """Bytes of a gradient while it is reduced: fp32 with a mixed-precision policy (TorchTitan's default), else as it is
+    kept."""
+    if job.precision is Precision.MIXED:
+        return 4
+    return gradient_bytes(job.precision, in_fp32=job.grads_in_fp32)
 
 
 STRATEGY = Strategy(
