@@ -81,7 +81,7 @@ def _sentences(outcome: Outcome, facts: FitFacts) -> Table:
     return Table(
         name="oom-fit-sentences",
         title="Each as a sentence for the job's owner",
-        columns=(Column(name="number", align="right"), Column(name="sentence"), Column(name="simulation")),
+        columns=(Column(name="#", align="right"), Column(name="sentence"), Column(name="simulation")),
         rows=tuple(
             (number, sentence(each, outcome, facts.configs), each.confirmation_words or None)
             for number, each in enumerate(outcome.proposals, 1)
@@ -95,7 +95,7 @@ def _costs(outcome: Outcome) -> Table:
         name="oom-fit-costs",
         title="What each costs, of the rank that sends most; GiB are of one optimizer step",
         columns=(
-            Column(name="number", align="right"),
+            Column(name="#", align="right"),
             Column(name="change"),
             Column(name="compute", align="right"),
             Column(name="sent", unit="GiB", align="right"),
@@ -104,7 +104,7 @@ def _costs(outcome: Outcome) -> Table:
             Column(name="host", unit="GiB", align="right"),
             Column(name="GPUs", align="right"),
             Column(name="micro x steps"),
-            Column(name="global batch", align="right"),
+            Column(name="batch", align="right"),
             Column(name="numerics"),
         ),
         rows=tuple(_cost_row(number, each) for number, each in enumerate(outcome.proposals, 1)),

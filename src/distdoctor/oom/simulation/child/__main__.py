@@ -124,6 +124,13 @@ def _failure(error: Exception, words: str, rank: int) -> SimulationFailure:
     from distdoctor.oom.simulation.child.blame import blame_of
 
     blame = blame_of(error)
+    if blame.refused is not None:
+        return SimulationFailure(
+            role=words,
+            rank=rank,
+            reason=f"torch's DTensor cannot do {blame.refused}, here or in the job",
+            advice="take another --optimizer or --optimizer-loop, if it was in the optimizer's step",
+        )
     return SimulationFailure(role=words, rank=rank, reason=_reason(error), op=blame.op, module=blame.module)
 
 
