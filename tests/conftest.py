@@ -23,10 +23,11 @@ ONE_AFTER_ANOTHER = (
     "tests/oom/test_reproduce_launch.py",
 )
 
-# Tests of these files look at runs that one fixture has made.
+# Tests of these files look at what is made once: runs of ranks, syntax trees, a wheel.
 SHARED_RUNS = (
     "tests/oom/test_reproduce_runs.py",
     "tests/oom/test_simulate_own_module.py",
+    "tests/test_architecture.py",
     "tests/test_wheel.py",
 )
 
