@@ -57,7 +57,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        "once: of time, or of many examples of plain arithmetic; run on one version of Python alone",
+        "once: of time, or of many examples of what is the same everywhere; run on one version of Python alone",
     )
 
 

@@ -97,6 +97,9 @@ def test_a_number_of_parameters_alone_is_not_simulated(capsys: pytest.CaptureFix
     ],
 )
 def test_what_cannot_be_simulated_is_refused_in_one_line(arguments: tuple[str, ...], words: str) -> None:
+    if "--params" in arguments:
+        # Looked at once there is a torch to simulate with.
+        pytest.importorskip("torch")
     done = run("simulate", *arguments)
     assert done.returncode == ExitCode.USAGE
     assert words in done.stderr

@@ -22,6 +22,7 @@ from report.generated import reports
 slow = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 
 
+@pytest.mark.once
 @slow
 @given(reports)
 def test_a_sealed_report_comes_back_as_it_was(report: Report) -> None:
@@ -36,6 +37,7 @@ def validator() -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator(schema)
 
 
+@pytest.mark.once
 @slow
 @given(reports)
 def test_what_is_written_fits_the_schema(report: Report) -> None:

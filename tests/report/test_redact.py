@@ -248,6 +248,7 @@ def test_scopes_and_gpus_are_replaced() -> None:
     assert scope.links == (f"{host} mlx5_3/1",)
 
 
+@pytest.mark.once
 @settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(reports)
 def test_no_known_host_survives_in_its_own_field(report: Report) -> None:

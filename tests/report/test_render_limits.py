@@ -39,6 +39,7 @@ def test_a_screen_is_enough(name: str, width: int) -> None:
     assert sum(max(1, -(-cell_len(line) // width)) for line in lines) <= SCREEN_ROWS
 
 
+@pytest.mark.once
 @fuzzy
 @given(reports)
 def test_a_screen_is_enough_for_any_report(report: Report) -> None:
@@ -177,6 +178,7 @@ def test_hostile_text_is_shown_and_not_obeyed(form: str) -> None:
     assert "49" not in re.sub(r"[0-9a-f]{12,}", "", text) or "{{ 7" in text
 
 
+@pytest.mark.once
 @fuzzy
 @given(reports)
 def test_no_renderer_fails_or_lets_an_escape_through(report: Report) -> None:
@@ -202,6 +204,7 @@ def test_markdown_is_complete_in_its_first_4_kb_and_bounded(name: str) -> None:
     assert markdown.count("<details>") == markdown.count("</details>")
 
 
+@pytest.mark.once
 @fuzzy
 @given(reports)
 def test_markdown_stays_bounded_for_any_report(report: Report) -> None:
@@ -276,6 +279,7 @@ def test_a_number_of_any_size_is_drawn_within_the_chart(value: float) -> None:
 # --- one line ---
 
 
+@pytest.mark.once
 @fuzzy
 @given(reports)
 def test_one_line_is_one_short_line(report: Report) -> None:
