@@ -31,9 +31,15 @@ FSDP: dict[str, Any] = {"strategy": DataParallel.FSDP, "precision": Precision.MI
 # terms. Our own threshold.
 TOLERANCE = 1e-4
 
+WITHOUT_SEQUENCE_PARALLELISM = {"sequence_parallel": False, "loss_parallel": False}
+
 ON_TWO: list[dict[str, Any]] = [
     *({"shape": shape, "strategy": "none", "tp": 2} for shape in SHAPES),
-    {"shape": "latent", "strategy": "none", "tp": 2, "sequence_parallel": False, "loss_parallel": False},
+    *(
+        {"shape": shape, "strategy": "none", "tp": 2, **WITHOUT_SEQUENCE_PARALLELISM}
+        for shape in ("experts", "experts with biases", "gated shared experts")
+    ),
+    {"shape": "latent", "strategy": "none", "tp": 2, **WITHOUT_SEQUENCE_PARALLELISM},
     {"shape": "experts", "strategy": "none", "tp": 2, "ep": 2},
     {"shape": "llama", "strategy": "none", "tp": 2, "fused_loss": True},
     {"shape": "llama", "strategy": "none", "tp": 2, "fused_loss": True, "loss_parallel": False},
@@ -42,6 +48,15 @@ ON_TWO: list[dict[str, Any]] = [
 ON_FOUR: list[dict[str, Any]] = [
     {"shape": "learned positions, tied", "strategy": "fsdp2", "dp_shard": 2, "tp": 2},
     {"shape": "gated shared experts", "strategy": "fsdp2", "dp_shard": 2, "tp": 2},
+    {
+        "shape": "experts with biases",
+        "strategy": "fsdp2",
+        "dp_shard": 2,
+        "tp": 2,
+        **WITHOUT_SEQUENCE_PARALLELISM,
+    },
+    {"shape": "latent", "strategy": "none", "tp": 4},
+    {"shape": "experts", "strategy": "fsdp2", "dp_shard": 2, "tp": 2, "accumulation_steps": 2},
     {"shape": "experts with biases", "strategy": "fsdp2", "dp_shard": 4, "ep": 2, "accumulation_steps": 2},
     {"shape": "experts", "strategy": "fsdp2", "dp_shard": 4, "ep": 4, "fused_loss": True},
     {"shape": "experts", "strategy": "fsdp2", "dp_replicate": 2, "dp_shard": 2, "ep": 2},
@@ -81,9 +96,21 @@ def test_ranks_compute_the_gradients_that_one_rank_computes_alone(
         {"dp_shard": 16, "ep": 2, "checkpointing": Checkpointing.FULL, **FSDP},
         {"pp": 2, "dp_shard": 2, "ep": 2, **FSDP},
         {"tp": 2, "ep": 2},
+        {"dp_shard": 2, "tp": 2, **FSDP},
+        {"tp": 2, "sequence_parallel": False, "checkpointing": Checkpointing.SELECTIVE},
         {"dp_replicate": 4, "ep": 2, "strategy": DataParallel.DDP},
     ],
-    ids=["FSDP2", "FSDP2 x tp", "HSDP", "more shards than experts", "pipeline", "tp", "DDP"],
+    ids=[
+        "FSDP2",
+        "FSDP2 x tp",
+        "HSDP",
+        "more shards than experts",
+        "pipeline",
+        "tp x ep",
+        "FSDP2, cut over tp",
+        "cut over tp",
+        "DDP",
+    ],
 )
 def test_fake_and_real_tensors_of_experts_on_many_ranks_take_the_same_bytes(said: dict[str, Any]) -> None:
     job = job_of("experts", **said)
@@ -106,7 +133,14 @@ def test_a_crowded_rank_needs_more_than_a_balanced_one() -> None:
 
 @pytest.mark.parametrize(
     ("said", "share"),
-    [({}, 1), ({"tp": 2}, 1), ({"tp": 2, "ep": 2}, 2), ({"dp_shard": 4, "ep": 2, **FSDP}, 4)],
+    [
+        ({}, 1),
+        ({"tp": 2}, 2),
+        ({"tp": 2, "sequence_parallel": False}, 2),
+        ({"dp_shard": 4, "tp": 2, **FSDP}, 8),
+        ({"tp": 2, "ep": 2}, 2),
+        ({"dp_shard": 4, "ep": 2, **FSDP}, 4),
+    ],
 )
 def test_a_rank_holds_its_share_of_the_experts(said: dict[str, Any], share: int) -> None:
     job = job_of("experts", **said)

@@ -100,6 +100,21 @@ class Job:
         return 4 if self.precision is Precision.FP32 or is_autocast else 2
 
     @property
+    def expert_width_ranks(self) -> int:
+        """Over how many ranks the width of a routed expert is cut: over those of tp where no expert parallelism spreads
+        experts (TorchTitan's torchtitan/models/common/moe_sharding.py), else as `etp` says. Megatron-LM is always told."""
+        mesh = self.mesh
+        is_told = mesh.ep > 1 or mesh.etp > 1 or self.strategy in MEGATRON
+        return mesh.etp if is_told else mesh.tp
+
+    @property
+    def expert_shard_ranks(self) -> int:
+        """Ranks that share the states of one expert, or of this rank's part of it."""
+        mesh = self.mesh
+        borrowed = mesh.dp_shard * mesh.cp * mesh.tp
+        return max(1, borrowed // (mesh.ep * self.expert_width_ranks))
+
+    @property
     def is_sharded(self) -> bool:
         """Whether dp_shard is a dimension of its own; plain replicas only know one."""
         return self.strategy not in (DataParallel.NONE, DataParallel.DDP, DataParallel.MEGATRON)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from distdoctor.oom.formulas.pipeline import layers_of_stages, rank_of_stage
 from distdoctor.oom.job import Job
-from distdoctor.oom.mesh import Mesh
 from distdoctor.oom.parameters import (
     ParameterGroup,
     Split,
@@ -100,7 +99,7 @@ def local_models(job: Job, chunks: list[range] | None = None) -> tuple[LocalMode
         slices.append(
             _slice(
                 job.shape,
-                job.mesh,
+                job,
                 rank,
                 tuple(chunk for _, chunk in mine),
                 has_embedding=any(number == 0 for number, _ in mine),
@@ -110,13 +109,12 @@ def local_models(job: Job, chunks: list[range] | None = None) -> tuple[LocalMode
     return tuple(slices)
 
 
-def unit_of(groups: tuple[ParameterGroup, ...], mesh: Mesh) -> Unit:
+def unit_of(groups: tuple[ParameterGroup, ...], job: Job) -> Unit:
     """Elements of `groups` on one rank."""
+    mesh, etp = job.mesh, job.expert_width_ranks
     return Unit(
         dense=sum(group.local_numel(tp=mesh.tp) for group in groups if not group.is_expert),
-        expert=sum(
-            group.local_numel(tp=mesh.tp, ep=mesh.ep, etp=mesh.etp) for group in groups if group.is_expert
-        ),
+        expert=sum(group.local_numel(tp=mesh.tp, ep=mesh.ep, etp=etp) for group in groups if group.is_expert),
     )
 
 
@@ -142,7 +140,7 @@ def all_groups(shape: ModelShape) -> tuple[tuple[ParameterGroup, int], ...]:
 
 def _slice(
     shape: ModelShape,
-    mesh: Mesh,
+    job: Job,
     stage: int,
     chunks: tuple[range, ...],
     *,
@@ -150,7 +148,7 @@ def _slice(
     has_output: bool,
 ) -> LocalModel:
     by_kind = {
-        kind: unit_of(layer_groups(shape, with_experts=kind), mesh)
+        kind: unit_of(layer_groups(shape, with_experts=kind), job)
         for kind in {shape.has_experts(layer) for chunk in chunks for layer in chunk}
     }
     kinds = tuple(shape.has_experts(layer) for chunk in chunks for layer in chunk)
@@ -159,15 +157,15 @@ def _slice(
     copies = shape.ties_embeddings and has_output and not has_embedding
     prediction = nothing
     if has_output and shape.num_mtp_layers:
-        one = unit_of(prediction_groups(shape), mesh)
+        one = unit_of(prediction_groups(shape), job)
         prediction = Unit(dense=one.dense * shape.num_mtp_layers, expert=one.expert * shape.num_mtp_layers)
     return LocalModel(
         stage=stage,
         virtual_stages=chunks,
         has_embedding=has_embedding,
         has_output=has_output,
-        embedding=unit_of(embedding_groups(shape), mesh) if has_embedding else nothing,
-        output=unit_of(output_groups(shape, holds_tied_copy=copies), mesh) if has_output else nothing,
+        embedding=unit_of(embedding_groups(shape), job) if has_embedding else nothing,
+        output=unit_of(output_groups(shape, holds_tied_copy=copies), job) if has_output else nothing,
         layers=tuple(by_kind[kind] for kind in kinds),
         expert_layers=kinds,
         prediction=prediction,

@@ -52,11 +52,6 @@ class Mesh:
         """Ranks that share the states of what is not an expert: FSDP shards over dp_shard x cp."""
         return self.dp_shard * self.cp
 
-    @property
-    def expert_shard_ranks(self) -> int:
-        """Ranks that share the states of one expert."""
-        return max(1, self.dp_shard * self.cp * self.tp // (self.ep * self.etp))
-
     def words(self) -> str:
         """`pp=2,dp_shard=4,tp=2`: the dimensions above 1."""
         said = [

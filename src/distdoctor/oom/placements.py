@@ -16,6 +16,8 @@ _CUT = {
 }
 # Of a weight stored as (out, in); an embedding is (words, hidden).
 _SHARD = {Split.COLUMNS: "Shard(0)", Split.ROWS: "Shard(1)", Split.VOCABULARY: "Shard(0)"}
+# Of stacked experts, (experts, out, in).
+_SHARD_OF_EXPERTS = {Split.COLUMNS: "Shard(1)", Split.ROWS: "Shard(2)"}
 
 
 def placements_of(job: Job, strategy: Strategy) -> tuple[Placement, ...]:
@@ -51,8 +53,9 @@ def _model_axes(group: ParameterGroup, job: Job) -> list[str]:
     if group.is_expert:
         if mesh.ep > 1:
             axes.append(f"ep {mesh.ep} (experts)")
-        if mesh.etp > 1 and group.split is not Split.REPLICATED:
-            axes.append(f"etp {mesh.etp} ({_CUT[group.split]})")
+        if job.expert_width_ranks > 1 and group.split is not Split.REPLICATED:
+            name = "etp" if mesh.etp > 1 else "tp"
+            axes.append(f"{name} {job.expert_width_ranks} ({_CUT[group.split]})")
     elif mesh.tp > 1 and group.split is not Split.REPLICATED:
         axes.append(f"tp {mesh.tp} ({_CUT[group.split]})")
     return axes
@@ -61,7 +64,7 @@ def _model_axes(group: ParameterGroup, job: Job) -> list[str]:
 def _data_axes(group: ParameterGroup, job: Job) -> list[str]:
     """Dimensions over which data parallelism shards."""
     if group.is_expert and job.mesh.ep * job.mesh.etp > 1:
-        size = job.mesh.expert_shard_ranks
+        size = job.expert_shard_ranks
         return [f"shards of an expert {size}"] if size > 1 else []
     axes = []
     if job.mesh.dp_shard > 1:
@@ -81,6 +84,8 @@ def _dtensor(group: ParameterGroup, job: Job, strategy: Strategy) -> str:
     if group.is_expert:
         if mesh.ep > 1:
             parts.append("Shard(0) on ep")
+        elif mesh.etp == 1 and job.expert_width_ranks > 1:
+            parts.append(f"{_SHARD_OF_EXPERTS.get(group.split, 'Replicate')} on tp")
     elif mesh.tp > 1:
         parts.append(f"{_SHARD.get(group.split, 'Replicate')} on tp")
     return ", ".join(parts) or "not distributed"

@@ -79,25 +79,37 @@ def mlp_saved(shape: ModelShape, width: int, *, element: int, residual: int) -> 
     )
 
 
-def routed_saved(shape: ModelShape, moe: MixtureOfExperts, *, element: int) -> float:
+def routed_saved(shape: ModelShape, moe: MixtureOfExperts, *, element: int, width_ranks: int = 1) -> float:
     """Bytes for one token that arrived at one routed expert: its input, the inside of the expert, and its output in fp32,
-    in which it is weighed (torchtitan/models/common/moe)."""
-    inside = (4 if shape.is_gated else 2) * moe.expert_ffn_size
+    in which it is weighed (torchtitan/models/common/moe). The inside is cut over `width_ranks`; input and output are as
+    wide as the hidden state."""
+    inside = (4 if shape.is_gated else 2) * moe.expert_ffn_size / width_ranks
     return element * (shape.hidden_size + inside) + 4 * shape.hidden_size
 
 
 def layer_saved(
-    shape: ModelShape, *, with_experts: bool, element: int, residual: int, unfused: bool
+    shape: ModelShape,
+    *,
+    with_experts: bool,
+    element: int,
+    residual: int,
+    unfused: bool,
+    routes_all: bool = False,
 ) -> SavedBytes:
     """One layer without what its routed experts save. With a dense MLP, flash attention and 2-byte values, this is
-    12 h + 4 h kv/a + 8 f + 4 a bytes for a token; a simulated Llama block agreed within 0.4 %."""
+    12 h + 4 h kv/a + 8 f + 4 a bytes for a token; a simulated Llama block agreed within 0.4 %. `routes_all`: the router
+    gets the tokens of all shards of the sequence."""
     attention = attention_saved(shape, element=element, residual=residual, unfused=unfused)
     if not with_experts or shape.moe is None:
         return attention.plus(mlp_saved(shape, shape.ffn_size, element=element, residual=residual))
     shared = mlp_saved(shape, shape.moe.shared_ffn_size, element=element, residual=residual)
     # The router computes in fp32: its probabilities, and the input that it casts.
-    router = SavedBytes(split=0, whole=4 * shape.moe.num_experts)
-    return attention.plus(shared).plus(router)
+    probabilities = 4 * shape.moe.num_experts
+    if routes_all:
+        # Its input is gathered, and so is that of shared experts, each for itself.
+        gathered = probabilities + (element * shape.hidden_size if shape.moe.shared_ffn_size else 0)
+        return attention.plus(shared).plus(SavedBytes(split=0, whole=0, gathered=gathered))
+    return attention.plus(shared).plus(SavedBytes(split=0, whole=probabilities))
 
 
 def inputs_kept(shape: ModelShape, *, with_experts: bool, is_autocast: bool) -> int:
@@ -110,7 +122,9 @@ def inputs_kept(shape: ModelShape, *, with_experts: bool, is_autocast: bool) -> 
     return (3 if shape.mla is None else 2) + (1 + shape.is_gated if has_mlp else 1)
 
 
-def selective_saved(shape: ModelShape, *, with_experts: bool, element: int, residual: int) -> SavedBytes:
+def selective_saved(
+    shape: ModelShape, *, with_experts: bool, element: int, residual: int, routes_all: bool = False
+) -> SavedBytes:
     """Per-operator selective checkpointing as TorchTitan does it: the layer's input, the output of attention, and
     every second matrix product (queries, values, gate, down of queries, keys, values, output, gate, up, down). What
     `down` gave is kept as the product gives it: before it is added up over tp and cut, so whole on every rank. Products
@@ -125,10 +139,11 @@ def selective_saved(shape: ModelShape, *, with_experts: bool, element: int, resi
     width, router = shape.ffn_size, 0
     if with_experts and shape.moe is not None:
         width, router = shape.moe.shared_ffn_size, element * shape.moe.num_experts
+    gathered = router if routes_all else 0
     return SavedBytes(
         split=element * (queries + values + out + width) + 4 * shape.num_heads,
-        whole=residual * shape.hidden_size + router,
-        gathered=0 if router else element * shape.hidden_size,
+        whole=residual * shape.hidden_size + router - gathered,
+        gathered=gathered if router else element * shape.hidden_size,
     )
 
 

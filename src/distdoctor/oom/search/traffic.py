@@ -73,7 +73,7 @@ def _states(local: LocalModel, job: Job) -> tuple[float, float]:
         return _of(mesh.dp * mesh.cp) * (gradient + per.parameter) * local.numel, 0.0
     if kind is DataParallel.ZERO2:
         return _of(mesh.dp) * (steps * gradient + per.parameter) * local.numel, 0.0
-    share = _of(mesh.shard_ranks) * local.dense + _of(mesh.expert_shard_ranks) * local.expert
+    share = _of(mesh.shard_ranks) * local.dense + _of(job.expert_shard_ranks) * local.expert
     gathers = 2 * steps
     reduces = steps
     if kind is DataParallel.FSDP and not job.reshard_after_forward:

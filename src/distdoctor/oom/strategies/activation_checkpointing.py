@@ -18,19 +18,30 @@ def kept(shape: ModelShape, job: Job, *, with_experts: bool, is_checkpointed: bo
             return full_saved(shape, residual=job.residual_bytes)
         case Checkpointing.SELECTIVE:
             saved = selective_saved(
-                shape, with_experts=with_experts, element=job.compute_bytes, residual=job.residual_bytes
+                shape,
+                with_experts=with_experts,
+                element=job.compute_bytes,
+                residual=job.residual_bytes,
+                routes_all=_routes_all(job),
             )
-            return saved.plus(_reduced(shape, job))
+            return saved.plus(_reduced(shape, job, with_experts=with_experts))
         case Checkpointing.NONE:
             return whole_layer(shape, job, with_experts=with_experts)
 
 
-def _reduced(shape: ModelShape, job: Job) -> SavedBytes:
+def _reduced(shape: ModelShape, job: Job, *, with_experts: bool) -> SavedBytes:
     """With sequence parallelism the outputs of attention and MLP come out of a reduce-scatter, and TorchTitan's
-    selection keeps what collectives brought."""
+    selection keeps what collectives brought. So does that of routed experts where they are cut."""
     if job.mesh.tp == 1 or not job.sequence_parallel:
         return SavedBytes(split=0.0, whole=0.0)
-    return SavedBytes(split=0.0, whole=2.0 * job.compute_bytes * shape.hidden_size)
+    moe = shape.moe if with_experts else None
+    outputs = 2 if moe is None else 1 + (moe.shared_ffn_size > 0) + (job.expert_width_ranks > 1)
+    return SavedBytes(split=0.0, whole=float(outputs) * job.compute_bytes * shape.hidden_size)
+
+
+def _routes_all(job: Job) -> bool:
+    """Whether routers get the tokens of all shards of the sequence: where experts are cut over the ranks of these."""
+    return job.sequence_parallel and job.expert_width_ranks > 1
 
 
 def keeps_exchanged(job: Job, *, is_checkpointed: bool) -> bool:
@@ -47,6 +58,7 @@ def whole_layer(shape: ModelShape, job: Job, *, with_experts: bool) -> SavedByte
         element=job.compute_bytes,
         residual=job.residual_bytes,
         unfused=job.attention is Attention.UNFUSED,
+        routes_all=_routes_all(job),
     )
 
 

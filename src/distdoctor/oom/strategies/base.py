@@ -38,6 +38,8 @@ class States:
     """Grow through a backward pass; kept from one micro-batch to the next, freed after the step."""
     gradients_come_last: bool = False
     """They appear after the last micro-batch only."""
+    waiting_gradients: tuple[Amount, ...] = ()
+    """Those of earlier micro-batches, where they are kept otherwise than in the end."""
     at_initialisation: tuple[Amount, ...] = ()
     at_loss: tuple[Amount, ...] = ()
     at_backward: tuple[Amount, ...] = ()
@@ -136,7 +138,7 @@ WHOLE = Shares(dense=1, expert=1)
 
 def data_shares(job: Job) -> Shares:
     """The ranks that data parallelism shards over."""
-    return Shares(dense=job.mesh.shard_ranks, expert=job.mesh.expert_shard_ranks)
+    return Shares(dense=job.mesh.shard_ranks, expert=job.expert_shard_ranks)
 
 
 def state_amounts(

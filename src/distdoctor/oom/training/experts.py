@@ -18,6 +18,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate
 
 from distdoctor.oom.shape import MixtureOfExperts, ModelShape
+from distdoctor.oom.training.expert_width import CutWidth
 from distdoctor.oom.training.feed_forward import FeedForward, make_mlp
 from distdoctor.oom.training.grouped_linear import grouped_linear
 from distdoctor.torch_private.distributed import all_to_all_rows
@@ -48,6 +49,8 @@ class GroupedExperts(nn.Module):
         count, hidden, width = moe.num_experts, shape.hidden_size, moe.expert_ffn_size
         self.mesh: DeviceMesh | None = None
         """With expert parallelism: pp, dp_replicate, dp_shard_mod_ep, ep; this rank has its part of the experts."""
+        self.cut: CutWidth | None = None
+        """With tensor parallelism but no expert parallelism: this rank has a part of the width of all of them."""
         self.is_gated = shape.is_gated
         sizes = {"w1": (width, hidden), "w2": (hidden, width), "w3": (width, hidden)}
         for name, (rows, columns) in sizes.items():
@@ -64,11 +67,12 @@ class GroupedExperts(nn.Module):
         return self._linear("w2", inside, per_expert)
 
     def _linear(self, name: str, rows: torch.Tensor, per_expert: Sequence[int]) -> torch.Tensor:
-        weight, bias = getattr(self, name), getattr(self, f"{name}_bias")
-        dtype = rows.dtype
-        return grouped_linear(
-            rows, own(weight).to(dtype), None if bias is None else own(bias).to(dtype), per_expert
-        )
+        weight, bias, dtype = getattr(self, name), getattr(self, f"{name}_bias"), rows.dtype
+        own_bias = None if bias is None else own(bias).to(dtype)
+        if own_bias is not None and name == "w2" and self.cut is not None:
+            # Whole on every rank, and added up with what they compute.
+            own_bias = own_bias / self.cut.mesh.size()
+        return grouped_linear(rows, own(weight).to(dtype), own_bias, per_expert)
 
     def keep(self, first: int, count: int) -> None:
         """Only experts `first` to `first + count` stay."""
@@ -102,8 +106,11 @@ class MixtureOfExpertsLayer(FeedForward):
         self.shared_gate = Gate(shape.hidden_size, 1, bias=False) if moe.has_shared_gate else None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(batch, sequence, hidden) to the same; under sequence parallelism each rank routes its own tokens."""
-        tokens = x.reshape(-1, x.shape[-1])
+        """(batch, sequence, hidden) to the same. Under sequence parallelism each rank routes its own tokens, or, where
+        experts are cut over the same ranks, those of all of them."""
+        cut = self.experts.cut
+        entered = x if cut is None else cut.enter(x)
+        tokens = entered.reshape(-1, x.shape[-1])
         weights, chosen = self._route(tokens)
         order = torch.argsort(chosen.flatten(), stable=True)
         rows = tokens[order // self.top_k].to(_compute_dtype(x))
@@ -114,7 +121,8 @@ class MixtureOfExpertsLayer(FeedForward):
         unsorted[order] = routed
         unsorted = unsorted.view(-1, self.top_k, x.shape[-1])
         with torch.autocast(x.device.type, enabled=False):
-            out = torch.bmm(weights.unsqueeze(1), unsorted.float()).to(routed.dtype).view(x.shape)
+            out = torch.bmm(weights.unsqueeze(1), unsorted.float()).to(routed.dtype).view(entered.shape)
+        out = out if cut is None else cut.leave(out)
         return out if shared is None else shared + out
 
     def _route(self, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -171,10 +179,12 @@ class MixtureOfExpertsLayer(FeedForward):
 
 
 def own(parameter: torch.Tensor) -> torch.Tensor:
-    """What this rank has of a parameter, as a plain tensor. Under sequence parallelism it is whole on every rank of tp,
-    and each sees its own tokens: gradients are added up over tp."""
+    """What this rank has of a parameter, as a plain tensor. Where it is whole on every rank of tp, each sees its own
+    tokens, or a part of what is computed of them: gradients are added up over tp."""
     if not isinstance(parameter, DTensor):
         return parameter
+    if any(placement.is_shard() for placement in parameter.placements):
+        return parameter.to_local()
     whole = parameter.redistribute(placements=[Replicate()] * parameter.device_mesh.ndim)
     return whole.to_local(grad_placements=[Partial()] * parameter.device_mesh.ndim)
 

@@ -17,6 +17,7 @@ from torch.distributed.tensor.parallel import (
 )
 
 from distdoctor.oom.job import Job
+from distdoctor.oom.training.expert_width import CutWidth, WidthParallel
 from distdoctor.oom.training.experts import MixtureOfExpertsLayer
 from distdoctor.oom.training.latent_attention import LatentSelfAttention
 from distdoctor.oom.training.model import Block, Transformer
@@ -38,7 +39,9 @@ def why_not(job: Job) -> str | None:
             f"sequence parallelism needs tokens that tp={tp} divides; a rank has {job.seq_len // job.mesh.cp}"
         )
     widths = [("the MLP", shape.ffn_size if _has_dense_layers(job) else 0)]
-    widths.append(("the shared experts", shape.moe.shared_ffn_size if shape.moe is not None else 0))
+    if shape.moe is not None:
+        widths.append(("the shared experts", shape.moe.shared_ffn_size))
+        widths.append(("an expert", shape.moe.expert_ffn_size if job.expert_width_ranks > 1 else 0))
     for name, width in widths:
         if width % tp:
             return f"tp={tp} does not divide the width of {name}, {width}"
@@ -68,6 +71,8 @@ def apply(model: Transformer, mesh: DeviceMesh, job: Job) -> None:
     model.tie()
     for block in model.layers.values():
         parallelize_module(block, mesh, _layer_plan(block, job))
+        if isinstance(block.feed_forward, MixtureOfExpertsLayer) and job.expert_width_ranks > 1:
+            block.feed_forward.experts.cut = CutWidth(mesh=mesh, tokens=tokens)
 
 
 def _layer_plan(block: Block, job: Job) -> dict[str, ParallelStyle]:
@@ -121,21 +126,23 @@ def _mlp_plan(name: str, mlp: nn.Module, job: Job) -> dict[str, ParallelStyle]:
 
 
 def _expert_plan(layer: MixtureOfExpertsLayer, job: Job) -> dict[str, ParallelStyle]:
-    """Routed experts are not cut: with sequence parallelism every rank routes its own tokens, and what it has of
-    router and experts learns from them only, so that gradients are added up; without it all ranks do the same."""
+    """Without expert parallelism routed experts are cut along their width, and every rank routes all tokens. With it,
+    and with sequence parallelism, every rank routes its own tokens. Either way what a rank has of router and gate learns
+    from a part of the whole only, so that gradients are added up."""
     plan: dict[str, ParallelStyle] = {}
     if layer.shared_experts is not None:
         plan.update(_mlp_plan("feed_forward.shared_experts", layer.shared_experts, job))
+    if job.expert_width_ranks > 1:
+        plan["feed_forward.router"] = _Whole()
+        plan["feed_forward.experts"] = WidthParallel()
     if not job.sequence_parallel:
         return plan
     plan["feed_forward"] = PrepareModuleInput(
         input_layouts=(Shard(1),), desired_input_layouts=(Shard(1),), use_local_output=True
     )
-    for name in ("router", "shared_gate", "experts"):
-        module = getattr(layer, name)
-        is_elsewhere = name == "experts" and layer.experts.mesh is not None
-        if module is not None and not is_elsewhere:
-            plan[f"feed_forward.{name}"] = _Whole()
+    plan["feed_forward.router"] = _Whole()
+    if layer.shared_gate is not None:
+        plan["feed_forward.shared_gate"] = _Whole()
     return plan
 
 
