@@ -205,6 +205,18 @@ def _model_rows() -> Iterator[ExactRow]:
         yield ExactRow(f"{title}, one rank", _job(shape, **_ONE))
         yield ExactRow(f"{title}, FSDP2 8", _job(shape, world_size=8))
         yield ExactRow(f"{title}, FSDP2 8, ep 4", _job(shape, world_size=8, ep=4))
+        yield ExactRow(f"{title}, FSDP2 4 x tp 2", _job(shape, world_size=8, tp=2))
+    yield ExactRow(
+        "shared expert, FSDP2 4 x tp 2, whole sequences, mixed, selective",
+        _job(
+            SHARED_EXPERT,
+            world_size=8,
+            tp=2,
+            sequence_parallel=False,
+            precision=Precision.MIXED,
+            checkpointing=_SELECTIVE,
+        ),
+    )
     yield ExactRow("experts, FSDP2 4 x tp 2, ep 8", _job(EXPERTS, world_size=8, tp=2, ep=8))
     yield ExactRow("experts, DDP 8, ep 4", _job(EXPERTS, ep=4, **_DDP))
     yield ExactRow("latent attention, one rank", _job(LATENT, **_ONE))
