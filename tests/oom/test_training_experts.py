@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +13,18 @@ pytest.importorskip("torch")
 
 import torch
 
+from distdoctor.oom.estimate import estimate
 from distdoctor.oom.parameters import layer_groups
 from distdoctor.oom.settings import Checkpointing, DataParallel, Precision
+from distdoctor.oom.shape import MixtureOfExperts
 from distdoctor.oom.simulation.child.fake_world import fake_world
-from distdoctor.oom.training.base import NoObserver
-from distdoctor.oom.training.build import build_program
+from distdoctor.oom.training.base import Kernels, NoObserver
+from distdoctor.oom.training.build import build_program, why_not
 from distdoctor.oom.training.experts import MixtureOfExpertsLayer
 from distdoctor.oom.training.grouped_linear import grouped_linear
 from distdoctor.oom.training.model import ModelOptions
 from forkpool import ForkPool
-from oom.test_training_models import peak_bytes, two_steps
+from oom.test_training_models import peak_bytes, two_steps, with_shape
 from oom.training_scenarios import SHAPES, job_of
 
 SCENARIOS = Path(__file__).with_name("training_scenarios.py")
@@ -152,6 +155,30 @@ def test_a_rank_holds_its_share_of_the_experts(said: dict[str, Any], share: int)
 
     held = sum(_local_numel(each) for each in parameters if each.dim() == 3)
     assert held == routed // share
+
+
+def test_a_width_that_tp_does_not_divide_is_refused_unless_experts_are_spread() -> None:
+    odd = replace(SHAPES["experts"], moe=replace(SHAPES["experts"].moe, expert_ffn_size=49))
+
+    assert why_not(with_shape(job_of("experts", tp=2, ep=2), odd)) is None
+    assert (
+        why_not(with_shape(job_of("experts", tp=2), odd)) == "tp=2 does not divide the width of an expert, 49"
+    )
+
+
+@pytest.mark.parametrize(
+    "said",
+    [{}, {"sequence_parallel": False}, {"ep": 2}],
+    ids=["parts of the sequence", "whole sequences", "ep"],
+)
+def test_the_formula_of_experts_under_tp_says_what_the_program_takes(said: dict[str, Any]) -> None:
+    moe = MixtureOfExperts(num_experts=8, experts_per_token=2, expert_ffn_size=2048, shared_ffn_size=1024)
+    wide = replace(SHAPES["llama"], hidden_size=1024, head_size=256, ffn_size=2048, vocab_size=8192, moe=moe)
+    job = with_shape(job_of("experts", dp_shard=2, tp=2, seq_len=4096, **said, **FSDP), wide)
+
+    simulated = peak_bytes(two_steps(job, kernels=Kernels.LIKE_CUDA))
+
+    assert estimate(job).worst.peak.num_bytes == pytest.approx(simulated, rel=0.05)
 
 
 def test_true_routing_is_what_a_loop_over_tokens_computes() -> None:
