@@ -23,6 +23,7 @@ from distdoctor.oom.pages import pages_of
 from distdoctor.oom.parameters import count_parameters
 from distdoctor.oom.settings import (
     Adapter,
+    Attention,
     Checkpointing,
     DataParallel,
     Offload,
@@ -154,6 +155,49 @@ def test_gradients_of_a_pipeline_wait_in_the_type_that_they_are_reduced_in(
             if "accumulated until the last micro-batch" in amount.how
         )
         assert amount.num_bytes == each * alone.local_params
+
+
+@pytest.mark.parametrize(("micro_batch", "waiting", "has_gradients"), [(1, 2, True), (64, 3, False)])
+def test_gpipe_is_fullest_before_or_behind_the_first_gradients(
+    micro_batch: int, waiting: int, *, has_gradients: bool
+) -> None:
+    """Of four micro-batches: small ones are fewer than the gradients of one, large ones are more."""
+    said = {
+        "world_size": 2,
+        "pp": 2,
+        "schedule": Schedule.GPIPE,
+        "accumulation_steps": 4,
+        "micro_batch": micro_batch,
+    }
+    last = job_estimate(strategy=DataParallel.NONE, seq_len=64, **said).roles[-1]
+    at_loss = next(each for each in last.moments if (each.step, each.moment) == (2, Moment.LOSS))
+    words = [each.how for each in at_loss.amounts]
+    assert any(f"of {waiting} micro-batches that wait" in each for each in words)
+    assert (at_loss.of(Category.GRADIENTS) > 0) is has_gradients
+
+
+def test_scores_in_memory_pass_the_softmax_in_fp32() -> None:
+    said = {"seq_len": 4096, "checkpointing": Checkpointing.FULL, "precision": Precision.FP32}
+    passing = {
+        kind: sum(
+            each.num_bytes
+            for moment in job_estimate(attention=kind, **said).worst.moments
+            if (moment.step, moment.moment) == (2, Moment.BACKWARD)
+            for each in moment.amounts
+            if each.category is Category.TEMPORARIES
+        )
+        for kind in Attention
+    }
+    scores = 4096 * 4096 * SMALL.num_heads
+    assert passing[Attention.FLASH] < scores
+    assert 6 * scores < passing[Attention.UNFUSED] < 8 * scores
+
+
+def test_a_loss_in_chunks_has_gradients_of_the_output_twice() -> None:
+    fused = job_estimate(world_size=8, strategy=DataParallel.FSDP, fused_loss=True, seq_len=16, micro_batch=1)
+    amounts = next(each for each in fused.worst.moments if each.moment is Moment.LOSS).amounts
+    (gradients,) = (each for each in amounts if "gradients of the output's weight" in each.how)
+    assert gradients.num_bytes == pytest.approx(2 * 2 * SMALL.vocab_size * SMALL.hidden_size, rel=1e-3)
 
 
 def test_ddp_holds_gradients_twice_unless_they_live_in_buckets() -> None:

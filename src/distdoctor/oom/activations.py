@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from distdoctor.oom.facts.estimate import Amount, Category
-from distdoctor.oom.formulas.layer import SavedBytes, inputs_kept, put_off_saved
+from distdoctor.oom.formulas.layer import SavedBytes, attention_saved, inputs_kept, put_off_saved
 from distdoctor.oom.formulas.logits import logits_bytes
+from distdoctor.oom.formulas.states import parameter_bytes
 from distdoctor.oom.job import Job
 from distdoctor.oom.local import LocalModel
-from distdoctor.oom.settings import Checkpointing
+from distdoctor.oom.settings import Attention, Checkpointing, DataParallel
 from distdoctor.oom.shape import ModelShape
 from distdoctor.oom.strategies import (
     activation_checkpointing,
@@ -30,6 +31,8 @@ class Activations:
     """At the loss only."""
     backward: tuple[Amount, ...] = ()
     """While a layer's backward runs."""
+    before_gradients: bool = False
+    """They are most before any gradient of an earlier micro-batch is there."""
 
 
 def activations_of(local: LocalModel, job: Job) -> Activations:
@@ -38,7 +41,10 @@ def activations_of(local: LocalModel, job: Job) -> Activations:
     if shape is None:
         return Activations()
     per_batch = _layers_bytes(shape, local, job)
-    chunks = pipeline_parallel.chunks_in_flight(local, job, batch_bytes=per_batch)
+    logits_of_batch = _waiting_logits_bytes(shape, local, job)
+    whole_batch = per_batch + logits_of_batch
+    before_gradients = pipeline_parallel.is_worst_before_gradients(local, job, batch_bytes=whole_batch)
+    chunks = pipeline_parallel.chunks_in_flight(local, job, batch_bytes=whole_batch)
     share = chunks / job.virtual_stages
     kept = [
         Amount(
@@ -58,12 +64,14 @@ def activations_of(local: LocalModel, job: Job) -> Activations:
         )
     kept += pipeline_parallel.buffers(local, shape, job)
     kept += _put_off(shape, local, job)
-    kept += _waiting_logits(shape, local, job)
+    batches = pipeline_parallel.waiting_logits(job, before_gradients=before_gradients)
+    kept += _waiting_logits(logits_of_batch, batches)
     held = _held_logits(shape, local, job)
     return Activations(
         kept=tuple(kept),
-        loss=_loss(shape, job) if local.has_output else (),
+        loss=_loss(shape, job) + _chunked_gradients(local, job) if local.has_output else (),
         backward=(*_live_layer(shape, local, job), *context_parallel.buffers(shape, job), *held),
+        before_gradients=before_gradients,
     )
 
 
@@ -113,22 +121,26 @@ def _live_layer(shape: ModelShape, local: LocalModel, job: Job) -> tuple[Amount,
     with_experts = any(local.expert_layers)
     moe = shape.moe if with_experts else None
     amounts = []
+    whole = activation_checkpointing.whole_layer(shape, job, with_experts=with_experts)
+    again = job.tokens * _whole_per_token(whole, shape, job, with_experts=with_experts)
+    if moe is not None:
+        again += expert_parallel.kept_bytes(shape, moe, job)
     if job.checkpointing is not Checkpointing.NONE:
-        whole = activation_checkpointing.whole_layer(shape, job, with_experts=with_experts)
-        again = job.tokens * _whole_per_token(whole, shape, job, with_experts=with_experts)
-        if moe is not None:
-            again += expert_parallel.kept_bytes(shape, moe, job)
         amounts.append(
             Amount(category=Category.ACTIVATIONS, num_bytes=again, how="one layer, computed again")
         )
     width = shape.ffn_size if moe is None else moe.shared_ffn_size
     passing = (3 if shape.is_gated else 2) * width / job.mesh.tp
     passing += 2 * shape.hidden_size / tensor_parallel.hidden_divisor(job)
+    passing *= job.tokens * job.compute_bytes
+    softmax = _softmax_bytes(shape, job, layer_bytes=again)
     amounts.append(
         Amount(
             category=Category.TEMPORARIES,
-            num_bytes=job.tokens * passing * job.compute_bytes,
-            how="gradients of activations on their way through one layer",
+            num_bytes=max(passing, softmax),
+            how="attention scores on their way through the softmax"
+            if softmax > passing
+            else "gradients of activations on their way through one layer",
         )
     )
     if moe is not None:
@@ -140,6 +152,19 @@ def _live_layer(shape: ModelShape, local: LocalModel, job: Job) -> tuple[Amount,
             )
         )
     return tuple(amounts)
+
+
+def _softmax_bytes(shape: ModelShape, job: Job, *, layer_bytes: float) -> float:
+    """Beyond what the whole layer holds: scores in fp32 twice, into softmax or out of its backward pass, while the other
+    half of the layer is not there yet, or any more. 0 where no scores are written to memory."""
+    if job.attention is not Attention.UNFUSED:
+        return 0.0
+    half = attention_saved(shape, element=job.compute_bytes, residual=job.residual_bytes, unfused=True)
+    attention = job.tokens * tensor_parallel.bytes_per_token(half, shape, job, gathers=1)
+    scores = SavedBytes(split=0, whole=0, scores=8)
+    return job.tokens * tensor_parallel.bytes_per_token(scores, shape, job, gathers=0) - (
+        layer_bytes - attention
+    )
 
 
 def _put_off(shape: ModelShape, local: LocalModel, job: Job) -> tuple[Amount, ...]:
@@ -155,15 +180,18 @@ def _put_off(shape: ModelShape, local: LocalModel, job: Job) -> tuple[Amount, ..
     return (Amount(category=Category.TEMPORARIES, num_bytes=batches * job.tokens * per_token, how=how),)
 
 
-def _waiting_logits(shape: ModelShape, local: LocalModel, job: Job) -> tuple[Amount, ...]:
-    """Logits and log-probabilities of micro-batches that wait for their backward pass."""
-    batches = pipeline_parallel.waiting_logits(job)
-    if not local.has_output or job.fused_loss or not batches:
+def _waiting_logits_bytes(shape: ModelShape, local: LocalModel, job: Job) -> float:
+    """Logits and log-probabilities of one micro-batch that waits for its backward pass."""
+    if not local.has_output or job.fused_loss:
+        return 0.0
+    return job.tokens * tensor_parallel.local_vocabulary(shape, job) * (job.compute_bytes + 4)
+
+
+def _waiting_logits(of_batch: float, batches: int) -> tuple[Amount, ...]:
+    if not batches or not of_batch:
         return ()
-    vocabulary = tensor_parallel.local_vocabulary(shape, job)
-    num_bytes = batches * job.tokens * vocabulary * (job.compute_bytes + 4)
     how = f"logits and log-probabilities of {batches} micro-batches that wait"
-    return (Amount(category=Category.LOGITS, num_bytes=num_bytes, how=how),)
+    return (Amount(category=Category.LOGITS, num_bytes=batches * of_batch, how=how),)
 
 
 def _frees_logits(job: Job) -> bool:
@@ -194,6 +222,17 @@ def _loss(shape: ModelShape, job: Job) -> tuple[Amount, ...]:
     how = (
         f"{each}, in chunks" if job.fused_loss else f"{each} x {num_bytes / (job.tokens * vocabulary):.0f} B"
     )
+    return (Amount(category=Category.LOGITS, num_bytes=num_bytes, how=how),)
+
+
+def _chunked_gradients(local: LocalModel, job: Job) -> tuple[Amount, ...]:
+    """A loss in chunks computes the output's gradient as it goes: the sum so far, and that of the chunk in hand."""
+    if not job.fused_loss or job.said.adapter is not None:
+        return ()
+    # FSDP2 hands out 16-bit weights; autocast casts those of others and gives gradients of their own type.
+    element = job.compute_bytes if job.strategy is DataParallel.FSDP else parameter_bytes(job.precision)
+    num_bytes = 2.0 * local.output.numel * element
+    how = "gradients of the output's weight: of the chunks so far, and of the one in hand"
     return (Amount(category=Category.LOGITS, num_bytes=num_bytes, how=how),)
 
 

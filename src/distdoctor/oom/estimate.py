@@ -80,15 +80,17 @@ def _step(
     kept_later = kept + states.from_first_backward
     # From the second micro-batch on, gradients of the ones before are there.
     accumulates = job.num_micro_batches > 1 and not states.gradients_come_last
-    accumulated = states.gradients if accumulates else ()
+    accumulated = (states.gradients if accumulates else ()) + states.waiting_gradients
+    if activations.before_gradients:
+        accumulated = ()
     begun = accumulated or (() if states.gradients_come_last else _first_gradients(local, states))
     stepped = kept_later + (states.from_first_step if step == 1 else ())
     if not states.step_frees_gradients:
         stepped += states.gradients
     # Gradients that come last take the place of whole ones, layer by layer, which are more.
     own = () if states.gradients_come_last else states.gradients
-    done = kept_later + own + states.at_backward
-    in_last_layer = _last_layers_turn(local, job, activations, states)
+    done = kept_later + own + states.waiting_gradients + states.at_backward
+    in_last_layer = _last_layers_turn(local, job)
     by_moment = (
         (
             Moment.LOSS,
@@ -113,13 +115,9 @@ def _step(
     return [MomentBytes(moment=moment, step=step, amounts=_merged(amounts)) for moment, amounts in by_moment]
 
 
-def _last_layers_turn(
-    local: LocalModel, job: Job, activations: Activations, states: States
-) -> tuple[Amount, ...]:
+def _last_layers_turn(local: LocalModel, job: Job) -> tuple[Amount, ...]:
     """Activations that are left when the first layer's gradients are computed, the last ones of a backward pass. What
     comes after the pass must be compared with all that this layer has, kept or computed again: it is the same."""
-    if not states.at_gradients_done:
-        return activations.backward
     kept_all = activations_of(local, replace(job, checkpointing=Checkpointing.NONE))
     share = 1 / max(1, len(local.layers))
     layer = tuple(

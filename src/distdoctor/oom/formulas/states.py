@@ -18,6 +18,12 @@ def gradient_bytes(precision: Precision, *, in_fp32: bool = False) -> int:
     return 4 if in_fp32 else parameter_bytes(precision)
 
 
+def reduced_bytes(precision: Precision, *, in_fp32: bool = False) -> int:
+    """Bytes of a gradient while FSDP2 reduces it: fp32 with a mixed-precision policy (TorchTitan's default), else as it
+    is kept."""
+    return 4 if precision is Precision.MIXED else gradient_bytes(precision, in_fp32=in_fp32)
+
+
 def master_bytes(precision: Precision) -> int:
     """Bytes of the fp32 master copy that mixed-precision training adds (arXiv 1910.02054, section 3.1)."""
     return 4 if precision is Precision.MASTER else 0

@@ -11,7 +11,7 @@ from distdoctor.oom.formulas.gathered import (
     expert_padding,
     forward_bytes,
 )
-from distdoctor.oom.formulas.states import gradient_bytes
+from distdoctor.oom.formulas.states import reduced_bytes
 from distdoctor.oom.job import Job
 from distdoctor.oom.local import LocalModel
 from distdoctor.oom.settings import DataParallel, Offload, Precision
@@ -38,6 +38,7 @@ def states(local: LocalModel, job: Job) -> States:
         at_loss=_gathered(local, job, in_backward=False),
         at_backward=_gathered(local, job, in_backward=True),
         at_gradients_done=_embeddings_turn(local, job),
+        waiting_gradients=_waiting_gradients(local, job),
     )
     if job.offload_params is not Offload.NONE:
         each = per.parameter + per.gradient + per.master + per.moments
@@ -106,19 +107,22 @@ def _gathered(local: LocalModel, job: Job, *, in_backward: bool) -> tuple[Amount
                 else "the output's unit and one layer ahead",
             )
         )
-    if _accumulates_whole(job):
-        amounts.append(
-            Amount(
-                category=Category.GATHERED,
-                num_bytes=accumulated_gradient_bytes(
-                    local,
-                    reduce_element=_reduce_bytes(job),
-                    unreduced=whole_embedding_gradient(local, job),
-                ),
-                how="whole gradients, accumulated until the last micro-batch of the pipeline",
-            )
-        )
     return tuple(amounts)
+
+
+def _waiting_gradients(local: LocalModel, job: Job) -> tuple[Amount, ...]:
+    """Whole ones, under the schedules of a pipeline."""
+    if not _accumulates_whole(job):
+        return ()
+    return (
+        Amount(
+            category=Category.GATHERED,
+            num_bytes=accumulated_gradient_bytes(
+                local, reduce_element=_reduce_bytes(job), unreduced=whole_embedding_gradient(local, job)
+            ),
+            how="whole gradients, accumulated until the last micro-batch of the pipeline",
+        ),
+    )
 
 
 def _embeddings_turn(local: LocalModel, job: Job) -> tuple[Amount, ...]:
@@ -144,11 +148,7 @@ def _accumulates_whole(job: Job) -> bool:
 
 
 def _reduce_bytes(job: Job) -> int:
-    """Bytes of a gradient while it is reduced: fp32 with a mixed-precision policy (TorchTitan's default), else as it is
-    kept."""
-    if job.precision is Precision.MIXED:
-        return 4
-    return gradient_bytes(job.precision, in_fp32=job.grads_in_fp32)
+    return reduced_bytes(job.precision, in_fp32=job.grads_in_fp32)
 
 
 STRATEGY = Strategy(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from distdoctor.oom.facts.estimate import Amount, Category
 from distdoctor.oom.formulas.buffers import pipeline_bytes
 from distdoctor.oom.formulas.pipeline import in_flight_chunks, put_off
-from distdoctor.oom.formulas.states import gradient_bytes
+from distdoctor.oom.formulas.states import gradient_bytes, reduced_bytes
 from distdoctor.oom.job import DEEPSPEED, MEGATRON, Job
 from distdoctor.oom.local import LocalModel
-from distdoctor.oom.settings import Checkpointing, DataParallel, Precision, Schedule
+from distdoctor.oom.settings import Checkpointing, DataParallel, Schedule
 from distdoctor.oom.shape import ModelShape
 from distdoctor.oom.strategies.tensor_parallel import hidden_divisor
 
@@ -27,17 +27,23 @@ def chunks_in_flight(local: LocalModel, job: Job, *, batch_bytes: float) -> int:
         virtual_stages=job.virtual_stages,
     )
     has_done_one = job.schedule is Schedule.GPIPE and job.num_micro_batches > 1
-    if has_done_one and local.numel * _accumulated(job) > batch_bytes:
-        # The first micro-batch has gone when the second finds its gradients, and they are more.
+    if has_done_one and not is_worst_before_gradients(local, job, batch_bytes=batch_bytes):
         chunks -= job.virtual_stages
     return chunks
 
 
-def _accumulated(job: Job) -> int:
-    """Bytes of an accumulated gradient; FSDP2 accumulates in the type of the reduction."""
-    if job.strategy is DataParallel.FSDP and job.precision is not Precision.PURE16:
-        return 4
-    return gradient_bytes(job.precision, in_fp32=job.grads_in_fp32)
+def is_worst_before_gradients(local: LocalModel, job: Job, *, batch_bytes: float) -> bool:
+    """GPipe holds most when the first backward pass begins, all micro-batches there and no gradient yet; or when the
+    second one does, with a micro-batch less and the gradients of the first. `batch_bytes`: what a micro-batch keeps."""
+    if job.mesh.pp == 1 or job.schedule is not Schedule.GPIPE or job.num_micro_batches < 2:
+        return False
+    return local.numel * _reduced(job) <= batch_bytes
+
+
+def _reduced(job: Job) -> int:
+    """Bytes of a gradient as it waits for the last micro-batch."""
+    is_fsdp = job.strategy is DataParallel.FSDP
+    return (reduced_bytes if is_fsdp else gradient_bytes)(job.precision, in_fp32=job.grads_in_fp32)
 
 
 def put_off_batches(local: LocalModel, job: Job) -> int:
@@ -47,11 +53,12 @@ def put_off_batches(local: LocalModel, job: Job) -> int:
     return put_off(job.schedule, stage=local.stage, num_micro_batches=job.num_micro_batches)
 
 
-def waiting_logits(job: Job) -> int:
-    """Micro-batches on the last stage that have a loss and wait for their backward pass, beside the one in hand."""
+def waiting_logits(job: Job, *, before_gradients: bool = False) -> int:
+    """Micro-batches on the last stage that have a loss and wait for their backward pass, beside the one in hand: the
+    second one, or the first where no gradient is there yet."""
     if job.mesh.pp == 1 or job.schedule is not Schedule.GPIPE:
         return 0
-    return max(0, job.num_micro_batches - 2)
+    return max(0, job.num_micro_batches - (1 if before_gradients else 2))
 
 
 def not_covered(job: Job) -> tuple[str, ...]:
