@@ -108,7 +108,7 @@ def test_nothing_is_overwritten_and_nothing_measured_for_nothing(tmp_path: Path)
 
 
 def test_a_folder_gets_all_four_forms(tmp_path: Path) -> None:
-    result = run("env", "--no-torch", "-o", f"{tmp_path}/reports/")
+    result = run("env", "--no-torch", "--fail-on", "never", "-o", f"{tmp_path}/reports/")
     assert result.returncode == 0
     assert sorted(path.suffix for path in (tmp_path / "reports").iterdir()) == [
         ".html",
@@ -171,7 +171,9 @@ def test_only_looks_at_one_thing() -> None:
 @pytest.mark.parametrize(("redirect", "code"), [(">&-", 0), ("> /dev/full", 2), ("| head -c 1", 0)])
 def test_a_stdout_that_is_closed_full_or_gone(tmp_path: Path, redirect: str, code: int) -> None:
     report = tmp_path / "report.json"
-    command = f"set -o pipefail; {sys.executable} -m distdoctor env --no-torch -o {report} {redirect}"
+    # What is wrong with this host is not the question.
+    env = f"{sys.executable} -m distdoctor env --no-torch --fail-on never -o {report}"
+    command = f"set -o pipefail; {env} {redirect}"
     result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
     assert result.returncode == code, result.stderr
     assert "Traceback" not in result.stderr
