@@ -55,11 +55,12 @@ def test_a_rank_has_its_part_of_the_experts(said: dict[str, int], held: int, sha
     assert job.expert_shard_ranks == shards
 
 
-def test_megatron_cuts_experts_only_as_it_is_told() -> None:
+def test_megatron_cuts_experts_over_tp_unless_it_is_told_otherwise() -> None:
     said = {"world_size": 8, "tp": 2, "strategy": DataParallel.MEGATRON_DISTRIBUTED}
 
-    assert local_models(job_of(**said))[0].expert == ROUTED
-    assert local_models(job_of(etp=2, **said))[0].expert == ROUTED / 2
+    assert local_models(job_of(**said))[0].expert == ROUTED / 2
+    assert local_models(job_of(ep=4, **said))[0].expert == ROUTED / 8
+    assert local_models(job_of(etp=1, **said))[0].expert == ROUTED
 
 
 @pytest.mark.parametrize("sequence_parallel", [True, False])

@@ -102,7 +102,7 @@ class Job:
     @property
     def expert_width_ranks(self) -> int:
         """Over how many ranks the width of a routed expert is cut: over those of tp where no expert parallelism spreads
-        experts (TorchTitan's torchtitan/models/common/moe_sharding.py), else as `etp` says. Megatron-LM is always told."""
+        experts (TorchTitan's torchtitan/models/common/moe_sharding.py), else as `etp` says, which for Megatron-LM is never unsaid."""
         mesh = self.mesh
         is_told = mesh.ep > 1 or mesh.etp > 1 or self.strategy in MEGATRON
         return mesh.etp if is_told else mesh.tp
@@ -133,6 +133,10 @@ def resolve(settings: Settings) -> Job:
     mesh = _name_data_parallel(mesh, strategy)
     _refuse_unknown_ranks(settings, strategy)
     shape = settings.model.shape
+    if strategy in MEGATRON and settings.etp is None and mesh.tp > 1 and shape is not None and shape.moe:
+        # Megatron-LM's --expert-tensor-parallel-size is --tensor-model-parallel-size unless it is given.
+        guess.assume(f"experts cut over tp, etp={mesh.tp}")
+        mesh = replace(mesh, etp=mesh.tp)
     pp_on = mesh.pp > 1
     virtual = settings.virtual_stages or (
         2 if settings.schedule in (Schedule.INTERLEAVED, Schedule.ZBV) else 1
