@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 from distdoctor.oom.facts.estimate import Amount, Category
@@ -77,28 +78,30 @@ def activations_of(local: LocalModel, job: Job) -> Activations:
 
 def _layers_bytes(shape: ModelShape, local: LocalModel, job: Job) -> float:
     """Bytes of one micro-batch through all layers of this rank."""
-    total = 0.0
-    for index, with_experts in enumerate(local.expert_layers):
-        checkpointed = activation_checkpointing.is_checkpointed(job, index)
-        saved = activation_checkpointing.kept(
-            shape, job, with_experts=with_experts, is_checkpointed=checkpointed
-        )
-        if not checkpointed or job.checkpointing is Checkpointing.NONE:
-            total += job.tokens * _whole_per_token(saved, shape, job, with_experts=with_experts)
-        else:
-            total += job.tokens * tensor_parallel.bytes_per_token(saved, shape, job, gathers=0)
-        if (
-            shape.moe
-            and with_experts
-            and activation_checkpointing.keeps_routed(job, is_checkpointed=checkpointed)
-        ):
-            total += expert_parallel.kept_bytes(shape, shape.moe, job)
-        elif (
-            shape.moe
-            and with_experts
-            and activation_checkpointing.keeps_exchanged(job, is_checkpointed=checkpointed)
-        ):
-            total += 2 * expert_parallel.routed_tokens(shape.moe, job) * shape.hidden_size * job.compute_bytes
+    kinds = Counter(
+        (with_experts, activation_checkpointing.is_checkpointed(job, index))
+        for index, with_experts in enumerate(local.expert_layers)
+    )
+    return sum(
+        count * _layer_bytes(shape, job, with_experts=with_experts, is_checkpointed=checkpointed)
+        for (with_experts, checkpointed), count in kinds.items()
+    )
+
+
+def _layer_bytes(shape: ModelShape, job: Job, *, with_experts: bool, is_checkpointed: bool) -> float:
+    saved = activation_checkpointing.kept(
+        shape, job, with_experts=with_experts, is_checkpointed=is_checkpointed
+    )
+    if not is_checkpointed or job.checkpointing is Checkpointing.NONE:
+        total = job.tokens * _whole_per_token(saved, shape, job, with_experts=with_experts)
+    else:
+        total = job.tokens * tensor_parallel.bytes_per_token(saved, shape, job, gathers=0)
+    if shape.moe is None or not with_experts:
+        return total
+    if activation_checkpointing.keeps_routed(job, is_checkpointed=is_checkpointed):
+        total += expert_parallel.kept_bytes(shape, shape.moe, job)
+    elif activation_checkpointing.keeps_exchanged(job, is_checkpointed=is_checkpointed):
+        total += 2 * expert_parallel.routed_tokens(shape.moe, job) * shape.hidden_size * job.compute_bytes
     return total
 
 
