@@ -1,10 +1,12 @@
 """How exact is `oom simulate`, how near does `oom estimate` come to it, and what does it cost?
 
     python benchmarks/oom_simulation.py [--part exact estimate reserved] [--only TEXT ...] [-o FILE.md]
+    python benchmarks/oom_simulation.py --part random [--seed 1] [--jobs 50]
 
 exact: every program twice on this machine's CPU over a fake process group, with fake tensors followed by the tracker,
 and with real ones counted by torch's own allocator, nobody following. estimate: jobs of real size, simulated as `oom
 simulate` does it and estimated. reserved: what the replay of a simulation reserves beside what TorchTitan published.
+random: estimate for jobs drawn at random.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from typing import Any
 import oom_simulation_exact as exact
 import oom_simulation_grid as grid
 import oom_simulation_published as published
+import oom_simulation_random as at_random
 from oom_simulation_child import in_child, prepare
 
 from distdoctor.oom.estimate import estimate
@@ -28,6 +31,8 @@ from distdoctor.oom.simulation.roles import Role, roles_of
 from distdoctor.units import GIB
 
 PARTS = ("exact", "estimate", "reserved")
+# Asked for by name: a part that takes as long as one lets it.
+RANDOM = "random"
 
 
 @dataclass
@@ -65,12 +70,19 @@ class Table:
 def main() -> int:
     """Print the tables; 1 when a row does not hold."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--part", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--part", nargs="+", choices=(*PARTS, RANDOM), default=list(PARTS))
+    parser.add_argument("--seed", type=int, default=1, help="of --part random")
+    parser.add_argument("--jobs", type=int, default=50, help="of --part random")
     parser.add_argument("--only", nargs="+", default=[""], help="rows whose name contains one of these")
     parser.add_argument("-o", "--output", type=Path, help="write the tables as Markdown")
     options = parser.parse_args()
     prepare()
-    make = {"exact": exact_table, "estimate": estimate_table, "reserved": reserved_table}
+    make = {
+        "exact": exact_table,
+        "estimate": estimate_table,
+        "reserved": reserved_table,
+        RANDOM: partial(random_table, seed=options.seed, count=options.jobs),
+    }
     tables = [make[part](options.only) for part in options.part]
     if options.output:
         options.output.write_text("\n".join(each.text() for each in tables), encoding="utf-8")
@@ -129,9 +141,26 @@ def estimate_table(only: Sequence[str]) -> Table:
         "Estimated, and simulated",
         "GiB allocated at the peak of each kind of rank. CPU seconds and resident MiB are of the simulation of one kind of "
         "rank; a child of `oom simulate` takes 2 to 3 s more to import torch.",
-        "| job | rank | simulated | estimated | reserved by replay | layers | CPU s | RSS MiB | off % |",
+        _ESTIMATED,
     )
-    for row in grid.grid_rows():
+    return _estimated(table, grid.grid_rows(), only)
+
+
+def random_table(only: Sequence[str], *, seed: int, count: int) -> Table:
+    """The same for jobs at random."""
+    table = Table(
+        "Estimated, and simulated: jobs at random",
+        f"{count} jobs, seed {seed}; otherwise as above. What cannot be simulated is not judged.",
+        _ESTIMATED,
+    )
+    return _estimated(table, at_random.random_rows(seed, count), only)
+
+
+_ESTIMATED = "| job | rank | simulated | estimated | reserved by replay | layers | CPU s | RSS MiB | off % |"
+
+
+def _estimated(table: Table, rows: Sequence[grid.GridRow], only: Sequence[str]) -> Table:
+    for row in rows:
         if not any(text in row.name for text in only):
             continue
         job = resolve(row.settings)
