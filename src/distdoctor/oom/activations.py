@@ -76,6 +76,14 @@ def activations_of(local: LocalModel, job: Job) -> Activations:
     )
 
 
+def one_layer(local: LocalModel, job: Job) -> tuple[Amount, ...]:
+    """What the mean layer of this rank keeps of one micro-batch."""
+    if job.shape is None or not local.layers:
+        return ()
+    num_bytes = _layers_bytes(job.shape, local, job) * _kept_on_gpu(job) / len(local.layers)
+    return (Amount(category=Category.ACTIVATIONS, num_bytes=num_bytes, how="one layer"),)
+
+
 def _layers_bytes(shape: ModelShape, local: LocalModel, job: Job) -> float:
     """Bytes of one micro-batch through all layers of this rank."""
     kinds = Counter(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from distdoctor.oom.activations import Activations, activations_of
+from distdoctor.oom.activations import Activations, activations_of, one_layer
 from distdoctor.oom.facts.estimate import Amount, Category, Estimate, Moment, MomentBytes, RoleEstimate
 from distdoctor.oom.formulas.outside import allocator_slack, outside_ranges
 from distdoctor.oom.job import Job
@@ -118,14 +118,8 @@ def _step(
 def _last_layers_turn(local: LocalModel, job: Job) -> tuple[Amount, ...]:
     """Activations that are left when the first layer's gradients are computed, the last ones of a backward pass. What
     comes after the pass must be compared with all that this layer has, kept or computed again: it is the same."""
-    kept_all = activations_of(local, replace(job, checkpointing=Checkpointing.NONE))
-    share = 1 / max(1, len(local.layers))
-    layer = tuple(
-        replace(each, num_bytes=each.num_bytes * share, how=f"{each.how}; one layer")
-        for each in kept_all.kept
-        if each.category is Category.ACTIVATIONS
-    )
-    return kept_all.backward + layer
+    whole = replace(job, checkpointing=Checkpointing.NONE)
+    return activations_of(local, whole).backward + one_layer(local, whole)
 
 
 def _total(amounts: Sequence[Amount]) -> float:
