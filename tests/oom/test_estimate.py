@@ -200,6 +200,22 @@ def test_a_loss_in_chunks_has_gradients_of_the_output_twice() -> None:
     assert gradients.num_bytes == pytest.approx(2 * 2 * SMALL.vocab_size * SMALL.hidden_size, rel=1e-3)
 
 
+def test_units_that_stay_gathered_go_with_the_backward_pass() -> None:
+    said = {"world_size": 4, "strategy": DataParallel.FSDP, "seq_len": 16, "micro_batch": 1}
+    kept, freed = (
+        {
+            each.moment: each.of(Category.GATHERED)
+            for each in job_estimate(reshard_after_forward=again, **said).worst.moments
+            if each.step == 2
+        }
+        for again in (False, True)
+    )
+    whole = 2 * count_parameters(SMALL)
+    assert kept[Moment.LOSS] == pytest.approx(whole, rel=1e-3)
+    assert whole < kept[Moment.BACKWARD] < 1.5 * whole
+    assert kept[Moment.GRADIENTS_DONE] == freed[Moment.GRADIENTS_DONE]
+
+
 def test_ddp_holds_gradients_twice_unless_they_live_in_buckets() -> None:
     twice = job_estimate(world_size=4, strategy=DataParallel.DDP)
     once = job_estimate(world_size=4, strategy=DataParallel.DDP, gradient_as_bucket_view=True)

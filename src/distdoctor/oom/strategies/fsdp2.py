@@ -38,6 +38,7 @@ def states(local: LocalModel, job: Job) -> States:
         at_loss=_gathered(local, job, in_backward=False),
         at_backward=_gathered(local, job, in_backward=True),
         at_gradients_done=_embeddings_turn(local, job),
+        goes_with_backward=_kept_gathered(local, job),
         waiting_gradients=_waiting_gradients(local, job),
     )
     if job.offload_params is not Offload.NONE:
@@ -63,12 +64,13 @@ def states(local: LocalModel, job: Job) -> States:
 
 def _gathered(local: LocalModel, job: Job, *, in_backward: bool) -> tuple[Amount, ...]:
     """Whole parameters and gradients of the units in use; nothing where one rank holds everything anyway."""
-    is_alone = job.mesh.shard_ranks == 1 and job.expert_shard_ranks == 1
-    # Even alone, a mixed-precision policy casts each unit that it uses.
-    if is_alone and job.precision is not Precision.MIXED:
+    if not _gathers(job):
         return ()
     keeps_all = not job.reshard_after_forward
-    element = job.compute_bytes if job.said.adapter is None else per_parameter(job).parameter
+    if in_backward and not _accumulates_whole(job):
+        # Each unit is freed behind its backward pass, kept until then or not: `_kept_gathered`.
+        keeps_all = False
+    element = _element(job)
     amounts = []
     if in_backward:
         parameters, reducing = backward_bytes(
@@ -78,7 +80,7 @@ def _gathered(local: LocalModel, job: Job, *, in_backward: bool) -> tuple[Amount
             keeps_all=keeps_all,
             padding=_padding(job),
         )
-        if job.said.adapter is not None or (keeps_all and _accumulates_whole(job)):
+        if job.said.adapter is not None or keeps_all:
             # Those of a pipeline are added to what is accumulated, and reduced when few micro-batches are left.
             reducing = 0.0
         amounts.append(
@@ -108,6 +110,32 @@ def _gathered(local: LocalModel, job: Job, *, in_backward: bool) -> tuple[Amount
             )
         )
     return tuple(amounts)
+
+
+def _kept_gathered(local: LocalModel, job: Job) -> tuple[Amount, ...]:
+    """Units that stay gathered from the forward pass on, beyond the two that are anyway when the backward pass begins;
+    a pipeline's stay until its last micro-batch."""
+    if job.reshard_after_forward or _accumulates_whole(job) or not _gathers(job):
+        return ()
+    all_units, two = (
+        backward_bytes(
+            local, element=_element(job), reduce_element=0, keeps_all=keeps_all, padding=_padding(job)
+        )[0]
+        for keeps_all in (True, False)
+    )
+    how = "every unit, kept from its first use"
+    return (Amount(category=Category.GATHERED, num_bytes=max(0.0, all_units - two), how=how),)
+
+
+def _gathers(job: Job) -> bool:
+    """Whether anything is whole for a moment only. Even alone, a mixed-precision policy casts each unit that it uses."""
+    is_alone = job.mesh.shard_ranks == 1 and job.expert_shard_ranks == 1
+    return not is_alone or job.precision is Precision.MIXED
+
+
+def _element(job: Job) -> float:
+    """Bytes of a gathered parameter."""
+    return job.compute_bytes if job.said.adapter is None else per_parameter(job).parameter
 
 
 def _waiting_gradients(local: LocalModel, job: Job) -> tuple[Amount, ...]:
