@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from distdoctor.errors import UsageError
 from distdoctor.oom.catalog.gpus import parse_cluster
+from distdoctor.oom.checks.fit import proposals
 from distdoctor.oom.estimate import estimate
 from distdoctor.oom.facts.fitting import FitFacts
 from distdoctor.oom.failed import Failure
@@ -39,6 +40,8 @@ from distdoctor.oom.settings import (
     Settings,
 )
 from distdoctor.oom.shape import Model
+from distdoctor.report.checking import Found
+from distdoctor.report.model import Severity
 from distdoctor.units import GIB
 
 
@@ -96,7 +99,15 @@ def test_no_proposal_holds_another_and_none_has_a_change_to_spare(
         assert len(one.axes) == len(one.changes)
         for other in proposals:
             assert one is other or not is_within(one, other)
-    assert proposals == sorted(proposals, key=order)
+    same_gpus = [each for each in proposals if each.effort is not Effort.GPUS]
+    more_gpus = [each for each in proposals if each.effort is Effort.GPUS]
+    assert proposals == [*same_gpus, *more_gpus] or proposals == sorted(
+        proposals, key=lambda each: order(each)[:2]
+    )
+    assert same_gpus == sorted(same_gpus, key=order)
+    assert not more_gpus or more_gpus[0].job.mesh.num_ranks == min(
+        each.job.mesh.num_ranks for each in more_gpus
+    )
 
 
 @pytest.mark.parametrize(("model", "gpus", "more"), JOBS)
@@ -119,6 +130,55 @@ def test_the_nearest_to_todays_settings_stands_first() -> None:
     efforts = [each.trial.effort for each in outcome.proposals]
     assert efforts == sorted(efforts)
     assert efforts[-1] is Effort.GPUS
+
+
+def test_of_more_gpus_the_fewest_are_proposed_and_rather_without_memory_of_the_host() -> None:
+    more = [each for each in found("llama3-8b", "4xa100-40gb").proposals if each.trial.effort is Effort.GPUS]
+    assert more[0].trial.job.mesh.num_ranks == 8
+    assert more[0].costs.host_bytes == 0
+
+
+def near(**simulated: int) -> Outcome:
+    """Mixtral on a card that it misses by half a GiB by formula, simulated."""
+    job = resolve(said("mixtral-8x7b", "32xh100-80gb", ep=8, expert_imbalance=1.5))
+    room = Room(capacity=parse_cluster("h100-80gb").type.total_bytes)
+    return search(job, room, confirm=lambda _: Confirmed(peak_allocated_bytes=0, **simulated))
+
+
+def test_a_job_that_is_near_the_limit_is_simulated_as_it_is() -> None:
+    fits, too_large = near(peak_reserved_bytes=70 * GIB).today, near(peak_reserved_bytes=79 * GIB).today
+    assert fits is not None and too_large is not None
+    assert fits.confirmation is Confirmation.FITS
+    assert too_large.confirmation is Confirmation.TOO_LARGE
+    low, high = fits.simulated_need or (0.0, 0.0)
+    assert 70 * GIB < low < high < 76 * GIB
+
+
+def test_a_simulation_that_has_room_takes_the_edge_off_a_near_miss() -> None:
+    job = said("mixtral-8x7b", "32xh100-80gb", ep=8, expert_imbalance=1.5)
+    found_of = {
+        gib: proposals.CHECK.run(
+            facts_of_job(
+                job,
+                parse_cluster("32xh100-80gb"),
+                confirm=lambda _, gib=gib: Confirmed(  # type: ignore[misc]
+                    peak_allocated_bytes=0, peak_reserved_bytes=gib * GIB
+                ),
+            )
+        )[0]
+        for gib in (70, 79)
+    }
+    fits, too_large = found_of[70], found_of[79]
+    assert isinstance(fits, Found) and isinstance(too_large, Found)
+    assert (fits.severity, too_large.severity) == (Severity.WARNING, Severity.CRITICAL)
+    assert "simulated it does" in fits.title
+    assert any("simulated as it is: needs 8" in each.text for each in too_large.evidence)
+
+
+def test_a_job_that_is_far_from_it_is_not() -> None:
+    job = resolve(said("llama3-70b", "8xa100-40gb"))
+    room = Room(capacity=parse_cluster("a100-40gb").type.total_bytes)
+    assert search(job, room, confirm=lambda _: "not now").today is None
 
 
 def test_a_70b_model_on_16_gpus_needs_two_changes() -> None:

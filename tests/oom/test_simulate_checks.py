@@ -213,10 +213,15 @@ def test_a_gain_of_expandable_segments_is_told_where_it_does_not_fit() -> None:
 
 
 def test_a_small_gain_or_a_job_that_fits_is_left_alone() -> None:
-    small = facts(role(80, reserved=85, expandable=84, capped=[refused()]))
+    small = facts(role(78, reserved=85, expandable=84, capped=[refused()]))
     fits = facts(role(40, reserved=50, expandable=41, capped=[served()]))
     assert isinstance(one(segments.CHECK.run(small)), Passed)
     assert isinstance(one(segments.CHECK.run(fits)), Passed)
+
+
+def test_segments_do_not_help_where_the_allocated_alone_is_too_much() -> None:
+    found = facts(role(90, reserved=120, expandable=95, capped=[refused()]))
+    assert isinstance(one(segments.CHECK.run(found)), NotApplicable)
 
 
 def test_without_both_replays_there_is_no_gain_to_speak_of() -> None:

@@ -70,6 +70,9 @@ def _category(life: _Life, origin: Origin, outputs: frozenset[str], *, has_loss:
     match place.phase:
         case Phase.DATA:
             return Category.INPUTS
+        case Phase.INITIALISATION if life.survived and origin is Origin.PROGRAM:
+            # What is being built and has no label yet.
+            return Category.PARAMETERS
         case Phase.FORWARD | Phase.RECOMPUTATION | Phase.LOSS:
             if of_output:
                 return Category.LOGITS

@@ -31,6 +31,11 @@ class Confirmed:
     """How long the simulation took."""
     note: str = ""
 
+    @property
+    def held_bytes(self) -> int:
+        """What torch's allocator holds."""
+        return max(self.peak_allocated_bytes, self.peak_reserved_bytes or 0)
+
 
 class Confirmation(str, Enum):
     """What became of it."""
@@ -50,33 +55,43 @@ def confirm_best(
 ) -> tuple[Proposal, ...]:
     """`proposals` with what the simulation says of them, until it has confirmed `most`: those come first, refuted ones
     last, and in between stands what could not be simulated or was not."""
-    judged: list[Proposal] = []
+    done: list[Proposal] = []
     for proposal in proposals:
-        confirmed = sum(each.confirmation is Confirmation.FITS for each in judged)
-        is_asked = confirmed < most and len(judged) < MAX_TRIES
-        judged.append(_judged(proposal, room, confirm(proposal.trial.job.said)) if is_asked else proposal)
+        confirmed = sum(each.confirmation is Confirmation.FITS for each in done)
+        is_asked = confirmed < most and len(done) < MAX_TRIES
+        done.append(judged(proposal, room, confirm(proposal.trial.job.said)) if is_asked else proposal)
     order = {Confirmation.FITS: 0, Confirmation.TOO_LARGE: 2}
-    return tuple(sorted(judged, key=lambda each: order.get(each.confirmation, 1)))
+    return tuple(sorted(done, key=lambda each: order.get(each.confirmation, 1)))
 
 
-def _judged(proposal: Proposal, room: Room, found: Confirmed | str) -> Proposal:
+def judged(proposal: Proposal, room: Room, found: Confirmed | str) -> Proposal:
+    """`proposal` with what a simulation said of it."""
     if isinstance(found, str):
         return replace(
             proposal,
             confirmation=Confirmation.NOT_POSSIBLE,
             confirmation_words=f"not confirmed: {found}",
         )
-    held = max(found.peak_allocated_bytes, found.peak_reserved_bytes or 0)
-    outside = sum(each.high_bytes for each in proposal.trial.estimate.outside)
-    if room.outside is not None:
-        outside = max(outside, room.outside)
+    held = found.held_bytes
+    low, high = room.outside_of(proposal.trial.estimate)
+    needs = (held + low, held + high)
     which = "reserved" if found.peak_reserved_bytes is not None else "allocated"
     note = f"; {found.note}" if found.note else ""
     amount = f"{held / GIB:.1f} GiB {which}"
-    if held + outside > room.usable:
+    if needs[1] > room.usable:
         words = f"simulation: {amount}, does not fit{note}"
         return replace(
-            proposal, simulated=found, confirmation=Confirmation.TOO_LARGE, confirmation_words=words
+            proposal,
+            simulated=found,
+            simulated_need=needs,
+            confirmation=Confirmation.TOO_LARGE,
+            confirmation_words=words,
         )
     words = f"confirmed by simulation: {amount}{note}"
-    return replace(proposal, simulated=found, confirmation=Confirmation.FITS, confirmation_words=words)
+    return replace(
+        proposal,
+        simulated=found,
+        simulated_need=needs,
+        confirmation=Confirmation.FITS,
+        confirmation_words=words,
+    )

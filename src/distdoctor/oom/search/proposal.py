@@ -22,6 +22,8 @@ class Proposal:
     least_layers: tuple[int, int] | None = None
     """(layers of a rank that it is enough to checkpoint, all of them)."""
     simulated: Confirmed | None = None
+    simulated_need: tuple[float, float] | None = None
+    """(least, most) bytes of the card by that simulation, with what lies outside torch's allocator."""
     confirmation: Confirmation = Confirmation.NOT_ASKED
     confirmation_words: str = ""
 
@@ -44,6 +46,8 @@ class Outcome:
     room: Room
     proposals: tuple[Proposal, ...] = ()
     """Best first; refuted ones last."""
+    today: Proposal | None = None
+    """The job as it is, simulated, where formulas are too near to the limit to be trusted alone."""
     is_only_perhaps: bool = False
     """Nothing fits at the most that it may need; these fit at the least."""
     floor: Floor | None = None

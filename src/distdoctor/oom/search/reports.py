@@ -12,7 +12,7 @@ from distdoctor.oom.failed import Failure, failure_of
 from distdoctor.oom.settings import Settings
 from distdoctor.oom.settings_record import TABLE, settings_of_table
 from distdoctor.report.codec import MAX_REPORT_BYTES, decode
-from distdoctor.report.model import InputFile
+from distdoctor.report.model import InputFile, Report
 
 # One estimate and the explanations of a few failures. Our own choice.
 MAX_REPORTS = 8
@@ -28,6 +28,16 @@ class Handed:
     inputs: tuple[InputFile, ...] = ()
 
 
+def _report(data: bytes, path: str) -> Report:
+    """Raises InputError, with what makes a report of a log."""
+    if not data.lstrip().startswith(b"{"):
+        raise InputError(
+            f"`{path}` is no JSON report",
+            hint=f"of a log or a snapshot make one first: `distdoctor oom explain {path} -o x.json`",
+        )
+    return decode(data, path)
+
+
 def read_reports(paths: Sequence[str]) -> Handed:
     """The first settings and the worst failure. Raises InputError for what is no such report."""
     if len(paths) > MAX_REPORTS:
@@ -40,7 +50,7 @@ def read_reports(paths: Sequence[str]) -> Handed:
             data = read_bounded(path, MAX_REPORT_BYTES + 1)
         except OSError as error:
             raise InputError(f"cannot read `{path}`: {error.strerror or error}") from None
-        report = decode(data, path)
+        report = _report(data, path)
         record = next((table for table in report.tables if table.name == TABLE), None)
         failure = failure_of(report, path)
         if record is None and failure is None:

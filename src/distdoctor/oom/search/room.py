@@ -26,6 +26,14 @@ class Room:
         """Bytes for the job."""
         return max(0.0, self.capacity - self.held_by_others)
 
+    def outside_of(self, estimate: Estimate) -> tuple[float, float]:
+        """(least, most) outside torch's allocator: as measured where that is more."""
+        low = sum(each.low_bytes for each in estimate.outside)
+        high = sum(each.high_bytes for each in estimate.outside)
+        if self.outside is None:
+            return low, high
+        return max(low, self.outside), max(high, self.outside)
+
     def need(self, estimate: Estimate) -> tuple[float, float]:
         """(least, most) that the worst rank's card must hold, as measured where that is more."""
         peak = estimate.worst.peak.num_bytes * self.factor
@@ -33,10 +41,7 @@ class Room:
         low, high = peak, peak
         if slack is not None:
             low, high = low + slack.low_bytes * self.factor, high + slack.high_bytes * self.factor
-        outside_low = sum(each.low_bytes for each in estimate.outside)
-        outside_high = sum(each.high_bytes for each in estimate.outside)
-        if self.outside is not None:
-            outside_low, outside_high = max(outside_low, self.outside), max(outside_high, self.outside)
+        outside_low, outside_high = self.outside_of(estimate)
         return low + outside_low, high + outside_high
 
     def fit(self, estimate: Estimate) -> Fit:

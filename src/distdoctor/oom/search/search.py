@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from distdoctor.oom.fit import Fits
 from distdoctor.oom.job import Job
-from distdoctor.oom.search.change import Effort
-from distdoctor.oom.search.confirm import Confirm, confirm_best
+from distdoctor.oom.search.change import Axis, Effort
+from distdoctor.oom.search.confirm import Confirm, confirm_best, judged
 from distdoctor.oom.search.costs import costs_of
 from distdoctor.oom.search.find import MAX_ESTIMATES, find, gentlest, order
 from distdoctor.oom.search.floor import floor_of
@@ -16,6 +16,8 @@ from distdoctor.oom.search.proposal import Outcome, Proposal
 from distdoctor.oom.search.room import Room
 from distdoctor.oom.search.trial import PERHAPS, Trial, Trials
 
+# What the formulas are held to beside simulations (docs/measurements).
+NEAR = 0.10
 # So many of each effort: an answer shows ways, not all variants of one. Our own choice.
 SHOWN = {Effort.SETTING: 4, Effort.OTHER: 3, Effort.HOST: 2, Effort.GPUS: 2}
 
@@ -39,6 +41,10 @@ def search(
         trials.accepts = PERHAPS
         found = find(trials, most=trials.num_made + MAX_ESTIMATES)
     proposals = _proposals(trials, chosen(found))
+    today = None
+    if confirm is not None and is_near(trials.start, room):
+        start = Proposal(trial=trials.start, costs=costs_of(trials.start, trials.start))
+        today = judged(start, room, confirm(job.said))
     floor = None
     if not trials.is_goal(trials.start) and not any(_is_on_same_gpus(each) for each in proposals):
         floor = floor_of(trials)
@@ -52,10 +58,18 @@ def search(
         start=trials.start,
         room=room,
         proposals=proposals,
+        today=today,
         is_only_perhaps=is_only_perhaps and bool(proposals),
         floor=floor,
         num_estimates=trials.num_made,
     )
+
+
+def is_near(trial: Trial, room: Room) -> bool:
+    """Whether the formulas say no, or perhaps, and could be wrong by so little."""
+    if trial.fit.answer not in (Fits.NO, Fits.TIGHT):
+        return False
+    return trial.fit.need_low <= (1 + NEAR) * room.usable
 
 
 def _proposals(trials: Trials, found: Sequence[Trial]) -> tuple[Proposal, ...]:
@@ -80,7 +94,14 @@ def chosen(found: Sequence[Trial]) -> tuple[Trial, ...]:
     for effort in Effort:
         of_effort = [trial for trial in found if trial.effort is effort]
         if effort is Effort.GPUS and of_effort:
-            fewest = min(of_effort, key=lambda each: each.job.mesh.num_ranks)
-            of_effort = [of_effort[0], *([fewest] if fewest is not of_effort[0] else [])]
+            fewest = min(of_effort, key=_num_gpus)
+            of_effort = [fewest, *(each for each in of_effort if each is not fewest)]
         taken += of_effort[: SHOWN[effort]]
-    return tuple(sorted(taken, key=order))
+    # Of more GPUs the fewest come first; all else in its order.
+    return tuple(sorted(taken, key=lambda each: order(each)[:2]))
+
+
+def _num_gpus(trial: Trial) -> tuple[int, bool, tuple[float, ...]]:
+    """The fewest first; of those that are as few, what asks no memory of the host."""
+    on_host = bool({Axis.OFFLOAD, Axis.ACTIVATION_OFFLOAD} & trial.axes)
+    return trial.job.mesh.num_ranks, on_host, order(trial)

@@ -47,7 +47,7 @@ def _first(outcome: Outcome) -> Table:
         title=f"What makes it fit {outcome.room.usable / GIB:.1f} GiB; needs and room in GiB{counted}",
         columns=tuple(columns),
         rows=tuple(_row(each, simulated=simulated) for each in shown),
-        note="needs: by formula, with context and NCCL; simulated: torch's allocator alone"
+        note="needs: by formula; simulated: by torch's own code; both with context and NCCL"
         if simulated
         else None,
         place="first",
@@ -67,13 +67,11 @@ def _row(proposal: Proposal, *, simulated: bool) -> tuple[Scalar, ...]:
 
 
 def _simulated(proposal: Proposal) -> str | None:
-    found = proposal.simulated
     if proposal.confirmation is Confirmation.NOT_ASKED:
         return None
-    if found is None:
+    if proposal.simulated_need is None:
         return "not possible"
-    held = max(found.peak_allocated_bytes, found.peak_reserved_bytes or 0)
-    return f"{held / GIB:.1f}{', too large' if proposal.is_refuted else ', fits'}"
+    return f"{range_words(*proposal.simulated_need)}{', too large' if proposal.is_refuted else ', fits'}"
 
 
 def _sentences(outcome: Outcome, facts: FitFacts) -> Table:

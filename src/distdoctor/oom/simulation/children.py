@@ -113,7 +113,8 @@ def _one(question: Question, timeout_s: float) -> Answer:
         return _failed(question, f"the child does not start: {error.strerror or error}")
     answer = decode_answer(end.steps)
     if answer is None:
-        return _failed(question, _why(end, timeout_s, is_own=question.own_module is not None))
+        longer = f"give it longer: --timeout {2 * timeout_s:g}s" if end.timed_out else ""
+        return _failed(question, _why(end, timeout_s, is_own=question.own_module is not None), longer)
     if answer.states is not None:
         # A user's module was built, and the child did not come to an end.
         failed = _failed(question, _why(end, timeout_s, is_own=True))
@@ -155,7 +156,8 @@ def _with_states(answer: Answer, states: ModelStates) -> Answer:
     return Answer(failure=replace(answer.failure, states=states))
 
 
-def _failed(question: Question, reason: str) -> Answer:
+def _failed(question: Question, reason: str, advice: str = "") -> Answer:
     if question.role is None:
         return Answer(self_check=SelfCheck(simulated_bytes=None, measured_bytes=None, reason=reason))
-    return Answer(failure=SimulationFailure(role=question.role.words, rank=question.role.rank, reason=reason))
+    role = question.role
+    return Answer(failure=SimulationFailure(role=role.words, rank=role.rank, reason=reason, advice=advice))

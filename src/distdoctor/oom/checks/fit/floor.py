@@ -72,6 +72,8 @@ def _actions(facts: FitFacts, outcome: Outcome, floor: Floor) -> tuple[Action, .
     ]
     if floor.gpus is not None:
         text = f"{floor.gpus} GPUs of this type would do, with the other changes that help there"
+        if not outcome.start.estimate.is_whole:
+            text = f"{floor.gpus} GPUs of this type would hold its states; activations are not known"
         actions.append(Action(team=Team.JOB_OWNER, text=text))
     if floor.cards:
         names = " or ".join(f"{card.name} ({gib(card.total_bytes)})" for card in floor.cards)

@@ -31,7 +31,7 @@ def _run(facts: FitFacts) -> Sequence[Outcome]:
 
 def _found(facts: FitFacts, refuted: Proposal) -> Found:
     fit, simulated = refuted.trial.fit, refuted.simulated
-    held = max(simulated.peak_allocated_bytes, simulated.peak_reserved_bytes or 0) if simulated else 0
+    held = simulated.held_bytes if simulated else 0
     return Found(
         title=f"simulated, {short_words(refuted.trial.changes)} does not fit {card_words(facts)}"[:80],
         evidence=(

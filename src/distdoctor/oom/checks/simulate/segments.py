@@ -25,6 +25,8 @@ def _run(facts: SimulationFacts) -> Sequence[Outcome]:
     saved = plain[False].peak_bytes - plain[True].peak_bytes
     share = saved / plain[False].peak_bytes
     fits = facts.fit is not None and facts.fit.answer is Fits.YES
+    if facts.cluster is not None and worst.peak.num_bytes > facts.cluster.type.total_bytes:
+        return [NotApplicable(detail="what is allocated is more than the GPU holds, however it is segmented")]
     if share < WORTH or fits:
         return [Passed(detail=f"expandable segments would save {share:.0%} of what is reserved")]
     return [

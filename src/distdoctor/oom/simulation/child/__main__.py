@@ -28,6 +28,7 @@ from distdoctor.oom.simulation.messages import (
 from distdoctor.oom.simulation.roles import Role
 from distdoctor.oom.simulation.torchtitan import WITHOUT_TITAN
 
+_ESTIMATE = "the formula's figures are all there is: `distdoctor oom estimate` with the same options"
 _MAX_REASON = 400
 _PR_SET_PDEATHSIG = 1
 """linux/prctl.h"""
@@ -122,6 +123,7 @@ def _self_check() -> SelfCheck:
 
 def _failure(error: Exception, words: str, rank: int) -> SimulationFailure:
     from distdoctor.oom.simulation.child.blame import blame_of
+    from distdoctor.oom.training.base import CannotRunError
 
     blame = blame_of(error)
     if blame.refused is not None:
@@ -131,7 +133,11 @@ def _failure(error: Exception, words: str, rank: int) -> SimulationFailure:
             reason=f"torch's DTensor cannot do {blame.refused}, here or in the job",
             advice="take another --optimizer or --optimizer-loop, if it was in the optimizer's step",
         )
-    return SimulationFailure(role=words, rank=rank, reason=_reason(error), op=blame.op, module=blame.module)
+    # What no program can be built for, real ranks cannot run either.
+    advice = _ESTIMATE if isinstance(error, CannotRunError) else ""
+    return SimulationFailure(
+        role=words, rank=rank, reason=_reason(error), op=blame.op, module=blame.module, advice=advice
+    )
 
 
 def _reason(error: Exception) -> str:

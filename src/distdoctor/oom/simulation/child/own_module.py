@@ -231,6 +231,7 @@ class OwnWork:
             )
         if said.micro_batch is not None or said.seq_len is not None:
             self.notes.append("--micro-batch and --seq-len say nothing here: the inputs have their sizes")
+            self.caveats.append(self.notes[-1])
         if any(isinstance(each, nn.RNNBase) for each in built.module.modules()):
             self.notes.append(
                 "recurrent layers are counted by the CPU's kernels; cuDNN's keep a reserve besides"

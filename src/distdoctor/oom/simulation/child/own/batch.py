@@ -99,7 +99,9 @@ def _like(value: Any) -> Any:
         known = fake_with_values(copy)
         if known is not None:
             return known
-    return torch.empty_like(value.detach(), device="cpu").requires_grad_(value.requires_grad)
+    # No op on `value` itself: whoever follows ops would take it for a second tensor of the step.
+    made = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="cpu")
+    return made.requires_grad_(value.requires_grad)
 
 
 def _valued(value: Any, name: str) -> Any:
