@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from distdoctor.errors import UsageError
 from distdoctor.oom.catalog.gpus import parse_cluster
-from distdoctor.oom.checks.fit import proposals
+from distdoctor.oom.checks.fit import limit, proposals
 from distdoctor.oom.estimate import estimate
 from distdoctor.oom.facts.fitting import FitFacts
 from distdoctor.oom.failed import Failure
@@ -21,10 +21,10 @@ from distdoctor.oom.models.presets import preset
 from distdoctor.oom.search.bubble import bubble_share
 from distdoctor.oom.search.card import room_of
 from distdoctor.oom.search.change import Axis, Effort, global_batch_of
-from distdoctor.oom.search.confirm import Confirmation, Confirmed
+from distdoctor.oom.search.confirm import Confirm, Confirmation, Confirmed
 from distdoctor.oom.search.facts import facts_of_job
 from distdoctor.oom.search.find import MAX_CHANGES, is_within, order
-from distdoctor.oom.search.limits import Limited, find_limit
+from distdoctor.oom.search.limits import Limit, Limited, confirmed_limit, find_limit
 from distdoctor.oom.search.proposal import Outcome, Proposal
 from distdoctor.oom.search.recompute import recompute_share
 from distdoctor.oom.search.room import Room
@@ -179,6 +179,52 @@ def test_a_job_that_is_far_from_it_is_not() -> None:
     job = resolve(said("llama3-70b", "8xa100-40gb"))
     room = Room(capacity=parse_cluster("a100-40gb").type.total_bytes)
     assert search(job, room, confirm=lambda _: "not now").today is None
+
+
+def limit_of(confirm: Confirm) -> tuple[Limit, Limit, Room]:
+    """(by formula, with simulations) of the longest sequence."""
+    job = resolve(said("llama3-8b", "8xa100-40gb", checkpointing=Checkpointing.FULL))
+    room = Room(capacity=parse_cluster("a100-40gb").type.total_bytes)
+    by_formula = find_limit(job, room, Limited.SEQ_LEN)
+    assert by_formula is not None
+    return by_formula, confirmed_limit(job, room, by_formula, confirm), room
+
+
+def test_a_limit_is_lowered_until_a_simulation_confirms_it() -> None:
+    asked: list[int] = []
+
+    def confirm(settings: Settings) -> Confirmed:
+        asked.append(settings.seq_len or 0)
+        return Confirmed(peak_allocated_bytes=0, peak_reserved_bytes=5 * (settings.seq_len or 0) << 20)
+
+    by_formula, confirmed, room = limit_of(confirm)
+    assert confirmed.confirmation is Confirmation.FITS
+    assert asked[0] == by_formula.largest and asked == sorted(asked, reverse=True) and len(asked) > 1
+    assert confirmed.largest == asked[-1] and confirmed.beyond == asked[-2]
+    assert confirmed.largest % 128 == 0
+    assert confirmed.simulated_need is not None and confirmed.simulated_need[1] <= room.usable
+
+
+def test_a_limit_that_no_simulation_confirms_is_refuted() -> None:
+    by_formula, refuted, _ = limit_of(lambda _: Confirmed(peak_allocated_bytes=80 * GIB))
+    assert refuted.confirmation is Confirmation.TOO_LARGE
+    assert refuted.largest == by_formula.largest
+    cluster = parse_cluster("8xa100-40gb")
+    facts = facts_of_job(
+        said("llama3-8b", "8xa100-40gb", checkpointing=Checkpointing.FULL),
+        cluster,
+        limited=Limited.SEQ_LEN,
+        confirm=lambda _: Confirmed(peak_allocated_bytes=80 * GIB),
+    )
+    (outcome,) = limit.CHECK.run(facts)
+    assert isinstance(outcome, Found)
+    assert "simulated it does not" in outcome.title
+
+
+def test_a_limit_that_cannot_be_simulated_stays_the_formulas() -> None:
+    by_formula, kept, _ = limit_of(lambda _: "no torch")
+    assert kept.confirmation is Confirmation.NOT_POSSIBLE
+    assert kept.largest == by_formula.largest
 
 
 def test_a_70b_model_on_16_gpus_needs_two_changes() -> None:

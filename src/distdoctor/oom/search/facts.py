@@ -12,7 +12,7 @@ from distdoctor.oom.fit import Fits
 from distdoctor.oom.job import resolve
 from distdoctor.oom.search.card import cluster_of, measured_of, room_of
 from distdoctor.oom.search.confirm import Confirm
-from distdoctor.oom.search.limits import Limit, Limited, find_limit
+from distdoctor.oom.search.limits import Limit, Limited, confirmed_limit, find_limit
 from distdoctor.oom.search.proposal import Outcome
 from distdoctor.oom.search.search import search
 from distdoctor.oom.search.trial import Trials
@@ -63,7 +63,9 @@ def facts_of_job(
     else:
         outcome = search(job, room, without=without_words(configs), confirm=confirm)
         asked = tuple(Limited) if outcome.start.fit.answer is Fits.YES else ()
-    limits = [find_limit(job, room, what) for what in asked]
+    limits = _known([find_limit(job, room, what) for what in asked])
+    if limited is not None and confirm is not None:
+        limits = tuple(confirmed_limit(job, room, each, confirm) for each in limits)
     return FitFacts(
         cluster=cluster,
         job=job,
@@ -71,7 +73,7 @@ def facts_of_job(
         failure=failure,
         measured=measured_of(now, failure) if failure is not None else None,
         limited=limited,
-        limits=_known(limits),
+        limits=limits,
         configs=configs,
         doubts=doubts,
         was_simulated=confirm is not None and bool(outcome.proposals),

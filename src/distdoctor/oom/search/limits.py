@@ -10,6 +10,7 @@ from distdoctor.oom.estimate import estimate
 from distdoctor.oom.fit import Fit, Fits
 from distdoctor.oom.job import MAX_TOKENS, Job, resolve
 from distdoctor.oom.search.change import spelled_out
+from distdoctor.oom.search.confirm import MAX_TRIES, Confirm, Confirmation
 from distdoctor.oom.search.room import Room
 from distdoctor.oom.settings import Settings
 
@@ -40,6 +41,10 @@ class Limit:
     beyond: int | None
     """The next larger value, which is not sure to fit; None: the end of what is looked at still fits."""
     beyond_fit: Fit | None = None
+    confirmation: Confirmation = Confirmation.NOT_ASKED
+    """What a simulation says of `largest`."""
+    simulated_need: tuple[float, float] | None = None
+    """(least, most) bytes of the card by that simulation."""
 
 
 def limited_of(word: str) -> Limited:
@@ -92,6 +97,40 @@ def find_limit(job: Job, room: Room, what: Limited) -> Limit | None:
         beyond=None if is_end else high * step,
         beyond_fit=None if is_end else fit(high),
     )
+
+
+def confirmed_limit(job: Job, room: Room, limit: Limit, confirm: Confirm) -> Limit:
+    """`limit`, lowered until a simulation confirms it; where none of the tries does, as it was, and refuted."""
+    if limit.largest is None:
+        return limit
+    origin = spelled_out(job)
+    step = 1 if limit.what is Limited.MICRO_BATCH else STEP_TOKENS * job.mesh.cp
+    value, beyond, beyond_fit = limit.largest, limit.beyond, limit.beyond_fit
+    needs: tuple[float, float] | None = None
+    for _ in range(MAX_TRIES):
+        said = _with(origin.said, limit.what, value)
+        found = confirm(said)
+        if isinstance(found, str):
+            return replace(limit, confirmation=Confirmation.NOT_POSSIBLE)
+        made = estimate(resolve(said))
+        low, high = room.outside_of(made)
+        needs = (found.held_bytes + low, found.held_bytes + high)
+        if needs[1] <= room.usable:
+            return replace(
+                limit,
+                largest=value,
+                fit=room.fit(made),
+                beyond=beyond,
+                beyond_fit=beyond_fit,
+                confirmation=Confirmation.FITS,
+                simulated_need=needs,
+            )
+        beyond, beyond_fit = value, room.fit(made)
+        lower = int(value * room.usable / needs[1]) // step * step
+        value = min(value - step, lower)
+        if value < step:
+            break
+    return replace(limit, confirmation=Confirmation.TOO_LARGE, simulated_need=needs)
 
 
 def _with(said: Settings, what: Limited, value: int) -> Settings:

@@ -7,7 +7,7 @@ import math
 from distdoctor.oom.facts.fitting import FitFacts
 from distdoctor.oom.search.confirm import Confirmation
 from distdoctor.oom.search.costs import brief_costs
-from distdoctor.oom.search.limits import Limit
+from distdoctor.oom.search.limits import Limit, Limited
 from distdoctor.oom.search.proposal import Outcome, Proposal
 from distdoctor.oom.search.sentences import sentence, short_words, what_to_do
 from distdoctor.report.model import Column, Scalar, Table
@@ -183,8 +183,9 @@ def _floor(outcome: Outcome) -> Table:
 
 
 def _limits(facts: FitFacts) -> Table:
+    simulated = any(each.confirmation is not Confirmation.NOT_ASKED for each in facts.limits)
     title = (
-        "The largest that fits, by estimate"
+        f"The largest that fits, by estimate{' and simulation' if simulated else ''}"
         if facts.limited is not None
         else "What would use the room, by estimate: each alone"
     )
@@ -198,9 +199,17 @@ def _limits(facts: FitFacts) -> Table:
             Column(name="then needs", align="right"),
             Column(name="next", align="right"),
             Column(name="needs", align="right"),
+            *([Column(name="simulated", align="right")] if simulated else []),
         ),
-        rows=tuple(_limit_row(each) for each in facts.limits),
-        note="All other settings stay; the global batch grows with the micro-batch.",
+        rows=tuple(
+            (*_limit_row(each), *([_simulated_limit(each)] if simulated else [])) for each in facts.limits
+        ),
+        note="All other settings stay"
+        + (
+            "; the global batch grows with the micro-batch."
+            if any(each.what is Limited.MICRO_BATCH for each in facts.limits)
+            else "."
+        ),
         place="first",
     )
 
@@ -215,6 +224,12 @@ def _limit_row(limit: Limit) -> tuple[Scalar, ...]:
         limit.beyond,
         range_words(beyond.need_low, beyond.need_high) if beyond is not None else None,
     )
+
+
+def _simulated_limit(limit: Limit) -> str | None:
+    if limit.simulated_need is None:
+        return "not possible" if limit.confirmation is Confirmation.NOT_POSSIBLE else None
+    return range_words(*limit.simulated_need)
 
 
 def range_words(low: float, high: float) -> str:

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from distdoctor.oom.checks.fit.base import SOURCE, FitCheck, card_words, gib
 from distdoctor.oom.facts.fitting import FitFacts
 from distdoctor.oom.fit import need_words
+from distdoctor.oom.search.confirm import Confirmation
 from distdoctor.oom.search.limits import Limit
+from distdoctor.report.assemble import clip_title
 from distdoctor.report.checking import Found, NotApplicable, NotSeen, Outcome, Passed, Unread
 from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severity, SkipCause, Team
 
@@ -22,6 +24,8 @@ def _run(facts: FitFacts) -> Sequence[Outcome]:
     limit = facts.limits[0]
     if limit.largest is None:
         return [_found(facts, limit)]
+    if limit.confirmation is Confirmation.TOO_LARGE and limit.simulated_need is not None:
+        return [_refuted(facts, limit, limit.simulated_need)]
     left = gib(limit.fit.headroom_low)
     return [
         Passed(detail=f"{limit.what.value} {limit.largest} fits {card_words(facts)}, {left} or more are left")
@@ -50,6 +54,31 @@ def _found(facts: FitFacts, limit: Limit) -> Found:
             ),
         ),
         severity=Severity.CRITICAL,
+        confidence=Confidence.MEDIUM,
+        key=limit.what.value,
+        cause_class="capacity",
+        fault=Fault.CONFIG,
+    )
+
+
+def _refuted(facts: FitFacts, limit: Limit, simulated: tuple[float, float]) -> Found:
+    return Found(
+        title=clip_title(
+            f"{limit.what.value} {limit.largest} fits {card_words(facts)} by formula, simulated it does not"
+        ),
+        evidence=(
+            Evidence(
+                text=f"simulated, the last try needs {need_words(*simulated)} GiB with context and NCCL",
+                value=round(simulated[1]),
+                unit="B",
+                expected=f"at most {gib(limit.fit.capacity)}",
+                expected_source=f"capacity of {card_words(facts)}",
+                source="a simulated step of the job's strategy",
+            ),
+        ),
+        explanation="Lower values were simulated, too, and none of them is sure to fit.",
+        actions=(Action(team=Team.JOB_OWNER, text="take less, and simulate it: `distdoctor oom simulate`"),),
+        severity=Severity.WARNING,
         confidence=Confidence.MEDIUM,
         key=limit.what.value,
         cause_class="capacity",
