@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Any
 
 import pytest
@@ -10,6 +11,10 @@ from hypothesis import settings
 # The same examples every time, however busy the machine is: a suite that gates a change must not fail for another reason than the change.
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.load_profile("same")
+
+# Whoever runs the suite in the background, or under nohup, has these ignored, and so would every process that a test starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # `--pid auto` and stopped ranks are found in /proc; ranks of a test beside them would be found as well. What is
 # launched is timed, and ranks of two launches would wait for a processor rather than for one another.
