@@ -160,6 +160,11 @@ def test_what_fits_passes_with_what_is_left() -> None:
     assert report.verdict.confidence is Confidence.HIGH
 
 
+def test_a_small_module_is_told_in_a_unit_that_shows_it() -> None:
+    title = report_of(facts(role(0.005, reserved=0.0078125), on=None)).verdict.title
+    assert title == "allocates 5.1 MiB and reserves 8 MiB on the worst rank"
+
+
 def test_without_a_gpu_nothing_is_said_of_fitting() -> None:
     assert isinstance(one(fit.CHECK.run(facts(role(4000), on=None))), NotApplicable)
     assert "fits" not in report_of(facts(role(4000), on=None)).verdict.title

@@ -6,16 +6,22 @@ from distdoctor.oom.facts.estimate import Category, RoleEstimate
 from distdoctor.oom.facts.estimated import EstimateFacts
 from distdoctor.report import checking
 from distdoctor.report.model import Evidence
-from distdoctor.units import GIB
+from distdoctor.units import GIB, format_bytes
 
 EstimateCheck = checking.Check[EstimateFacts]
 
 SOURCE = "the formulas of docs/oom.md"
 
 
+# Below it one decimal of a GiB says nothing.
+_LITTLE = 0.1
+
+
 def gib(num_bytes: float) -> str:
-    """`12.3 GiB`."""
+    """`12.3 GiB`; of little memory `4.9 MiB`."""
     value = num_bytes / GIB
+    if 0 < value < _LITTLE:
+        return format_bytes(round(num_bytes))
     return f"{value:,.0f} GiB" if value >= 99.5 else f"{value:.1f} GiB"
 
 
