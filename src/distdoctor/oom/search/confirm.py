@@ -73,8 +73,7 @@ def judged(proposal: Proposal, room: Room, found: Confirmed | str) -> Proposal:
             confirmation_words=f"not confirmed: {found}",
         )
     held = found.held_bytes
-    low, high = room.outside_of(proposal.trial.estimate)
-    needs = (held + low, held + high)
+    needs = room.need_of_held(held, proposal.trial.estimate)
     which = "reserved" if found.peak_reserved_bytes is not None else "allocated"
     note = f"; {found.note}" if found.note else ""
     amount = f"{held / GIB:.1f} GiB {which}"

@@ -61,7 +61,9 @@ def facts_of_job(
         outcome = Outcome(start=Trials(job, room).start, room=room)
         asked: tuple[Limited, ...] = (limited,)
     else:
-        outcome = search(job, room, without=without_words(configs), confirm=confirm)
+        outcome = search(
+            job, room, without=without_words(configs), confirm=confirm, has_failed=failure is not None
+        )
         asked = tuple(Limited) if outcome.start.fit.answer is Fits.YES else ()
     limits = _known([find_limit(job, room, what) for what in asked])
     if limited is not None and confirm is not None:

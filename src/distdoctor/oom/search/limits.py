@@ -113,8 +113,7 @@ def confirmed_limit(job: Job, room: Room, limit: Limit, confirm: Confirm) -> Lim
         if isinstance(found, str):
             return replace(limit, confirmation=Confirmation.NOT_POSSIBLE)
         made = estimate(resolve(said))
-        low, high = room.outside_of(made)
-        needs = (found.held_bytes + low, found.held_bytes + high)
+        needs = room.need_of_held(found.held_bytes, made)
         if needs[1] <= room.usable:
             return replace(
                 limit,

@@ -17,7 +17,8 @@ class Room:
     held_by_others: float = 0.0
     """By processes that are not the job's."""
     factor: float = 1.0
-    """What was measured over what was estimated, where a failure showed more; at least 1."""
+    """What was measured over what was estimated, where a failure showed more; at least 1. Simulations are multiplied by
+    it too: what the job has beyond its settings they do not know either."""
     outside: float | None = None
     """What this process held outside torch's allocator when it failed; None: not measured."""
 
@@ -33,6 +34,12 @@ class Room:
         if self.outside is None:
             return low, high
         return max(low, self.outside), max(high, self.outside)
+
+    def need_of_held(self, held_bytes: int, estimate: Estimate) -> tuple[float, float]:
+        """(least, most) of the card where torch's allocator holds so much by a simulation; what lies outside is that of
+        the estimate."""
+        low, high = self.outside_of(estimate)
+        return held_bytes * self.factor + low, held_bytes * self.factor + high
 
     def need(self, estimate: Estimate) -> tuple[float, float]:
         """(least, most) that the worst rank's card must hold, as measured where that is more."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from distdoctor.oom.fit import Fits
 from distdoctor.oom.job import Job
 from distdoctor.oom.search.change import Axis, Effort
-from distdoctor.oom.search.confirm import Confirm, confirm_best, judged
+from distdoctor.oom.search.confirm import Confirm, Confirmation, confirm_best, judged
 from distdoctor.oom.search.costs import costs_of
 from distdoctor.oom.search.find import MAX_ESTIMATES, find, gentlest, order
 from distdoctor.oom.search.floor import floor_of
@@ -28,11 +28,13 @@ def search(
     *,
     without: frozenset[tuple[int, int]] = frozenset(),
     confirm: Confirm | None = None,
+    has_failed: bool = False,
 ) -> Outcome:
     """What makes `job` fit into `room`: proposals, best first; where nothing on these GPUs does, the floor.
 
     without: (axis, strength) of changes that this job's framework has no setting for. confirm: says what a
-    configuration really allocates; the best proposals are given to it.
+    configuration really allocates; the best proposals are given to it, and `job` itself where formulas are near the
+    limit; not where it `has_failed`, for no simulation of what was said of it takes that back.
     """
     trials = Trials(job, room, without=without)
     found = find(trials)
@@ -41,12 +43,15 @@ def search(
         trials.accepts = PERHAPS
         found = find(trials, most=trials.num_made + MAX_ESTIMATES)
     proposals = _proposals(trials, chosen(found))
-    today = None
-    if confirm is not None and is_near(trials.start, room):
-        start = Proposal(trial=trials.start, costs=costs_of(trials.start, trials.start))
-        today = judged(start, room, confirm(job.said))
+    is_asked = not has_failed and is_near(trials.start, room)
+    today = _today(trials, confirm) if confirm is not None and is_asked else None
+    has_room = today is not None and today.confirmation is Confirmation.FITS
     floor = None
-    if not trials.is_goal(trials.start) and not any(_is_on_same_gpus(each) for each in proposals):
+    if (
+        not has_room
+        and not trials.is_goal(trials.start)
+        and not any(_is_on_same_gpus(each) for each in proposals)
+    ):
         floor = floor_of(trials)
         if trials.is_goal(floor.smallest):
             # More changes than anybody likes to make at once, but no more GPUs.
@@ -63,6 +68,12 @@ def search(
         floor=floor,
         num_estimates=trials.num_made,
     )
+
+
+def _today(trials: Trials, confirm: Confirm) -> Proposal:
+    """The job as it is, with what a simulation says of it."""
+    start = Proposal(trial=trials.start, costs=costs_of(trials.start, trials.start))
+    return judged(start, trials.room, confirm(trials.start.job.said))
 
 
 def is_near(trial: Trial, room: Room) -> bool:

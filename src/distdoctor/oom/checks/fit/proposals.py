@@ -49,7 +49,9 @@ def _found(facts: FitFacts, outcome: Outcome, *, is_too_large: bool) -> CheckOut
     simulated_fits = today is not None and today.confirmation is Confirmation.FITS
     num = len(holding)
     what = "fit" if outcome.start.estimate.is_whole else "fit its states"
-    ways = "simulation refutes what was tried" if not num else f"{num} way{'s' if num != 1 else ''} to {what}"
+    ways = f"{num} way{'s' if num != 1 else ''} to {what}"
+    if not num:
+        ways = "simulation refutes what was tried" if outcome.proposals else "no change makes it surer"
     if simulated_fits:
         title = f"tight on {card_words(facts)}: by formula it may not fit, simulated it does; {ways}"
     elif is_too_large:

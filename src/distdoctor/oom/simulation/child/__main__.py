@@ -28,7 +28,7 @@ from distdoctor.oom.simulation.messages import (
 from distdoctor.oom.simulation.roles import Role
 from distdoctor.oom.simulation.torchtitan import WITHOUT_TITAN
 
-_ESTIMATE = "the formula's figures are all there is: `distdoctor oom estimate` with the same options"
+_ESTIMATE = "take the formula's figures: `distdoctor oom estimate` with the same options"
 _MAX_REASON = 400
 _PR_SET_PDEATHSIG = 1
 """linux/prctl.h"""
@@ -133,7 +133,7 @@ def _failure(error: Exception, words: str, rank: int) -> SimulationFailure:
             reason=f"torch's DTensor cannot do {blame.refused}, here or in the job",
             advice="take another --optimizer or --optimizer-loop, if it was in the optimizer's step",
         )
-    # What no program can be built for, real ranks cannot run either.
+    # Where no program can be built `oom reproduce` would not build one either.
     advice = _ESTIMATE if isinstance(error, CannotRunError) else ""
     return SimulationFailure(
         role=words, rank=rank, reason=_reason(error), op=blame.op, module=blame.module, advice=advice
