@@ -41,10 +41,3 @@ def allocator_peaks(run: Callable[[], None]) -> AllocatorPeaks | None:
     return AllocatorPeaks(
         num_bytes=peak - before, outside_kernels_bytes=outside_peak - before, kernels=kernels
     )
-
-
-def allocator_peak(run: Callable[[], None]) -> int | None:
-    """The most bytes that were allocated at once while `run` ran, beyond what was there before; None where this torch's
-    profiler does not tell."""
-    found = allocator_peaks(run)
-    return found.num_bytes if found is not None else None
