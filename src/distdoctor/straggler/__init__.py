@@ -1,0 +1,1 @@
+"""Which rank is slow, since when, why, and what does it cost?"""

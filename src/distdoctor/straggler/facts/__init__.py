@@ -1,0 +1,1 @@
+"""Typed facts: who took how long in which part of which step, as it was recorded or logged."""
