@@ -1,0 +1,198 @@
+"""Which ranks are slow, by how much, and is it sure? From ranks × steps × sections to a judgement."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distdoctor.straggler.analysis.blocks import RankPattern, Shape, pattern_of
+from distdoctor.straggler.analysis.cost import Cost, cost_of
+from distdoctor.straggler.analysis.effects import effects_of
+from distdoctor.straggler.analysis.gates import FEW_STEPS
+from distdoctor.straggler.analysis.heat import heat_of
+from distdoctor.straggler.analysis.hosts import AccusedRank, SlowHost, rows_by_host, slow_hosts
+from distdoctor.straggler.analysis.judgement import Gate, Judgement, Pattern, Suspect
+from distdoctor.straggler.analysis.own_time import Basis, OwnTime, own_time_of, whole_own_time_of
+from distdoctor.straggler.analysis.peer_median import relative_excess, row_medians
+from distdoctor.straggler.analysis.peers import Peers, peers_of
+from distdoctor.straggler.analysis.rotation import rotation_of
+from distdoctor.straggler.analysis.stages import heavy_groups
+from distdoctor.straggler.analysis.suspects import WHOLE_SHARE, Scene, find_suspects
+from distdoctor.straggler.analysis.threshold import FAMILY_ERROR, FLOOR, threshold_for
+from distdoctor.straggler.analysis.warm_up import num_warm_up
+from distdoctor.straggler.facts.sections import Role, Section, role_of
+from distdoctor.straggler.facts.steps import StepTimings, Times
+
+# The part of the error probability that is for hosts; the rest is in `suspects`.
+HOST_SHARE = 0.2
+
+# For medians that only pictures and tables show, at most so many steps are looked at.
+_SHOWN_STEPS = 1024
+
+
+def judge(timings: StepTimings) -> Judgement | None:
+    """The judgement; None when there is no time of any kind. Reads sections one at a time."""
+    own_time = own_time_of(timings)
+    if own_time is None:
+        return None
+    first = _judge(timings, own_time)
+    whole = whole_own_time_of(timings)
+    if whole is None:
+        return first
+    second = _judge(timings, whole)
+    known = {each.row for each in first.suspects if each.is_accused}
+    # What only the whole step shows is slow outside of all parts; its waiting must say so too.
+    more = [_outside(each) for each in second.suspects if each.is_accused and each.row not in known]
+    if not more:
+        return first
+    if not known:
+        return replace(second, suspects=tuple(more), own_sections=first.own_sections)
+    return replace(first, suspects=(*first.suspects, *more))
+
+
+def _judge(timings: StepTimings, own_time: OwnTime) -> Judgement:
+    peers = peers_of(timings.places)
+    skipped = num_warm_up(own_time.own)
+    own = own_time.own[:, skipped:]
+    wait = None if own_time.wait is None else own_time.wait[:, skipped:]
+    own_ms = _medians(own)
+    wait_ms = None if wait is None else _medians(wait)
+    excess, peer_ms = relative_excess(own, peers, scale_ms=own_time.scale_ms)
+    effects = effects_of(excess)
+    threshold = threshold_for(effects, peers, share=WHOLE_SHARE)
+    scene = Scene(
+        excess=excess,
+        peer_ms=peer_ms,
+        ranks=timings.ranks,
+        peers=peers,
+        effects=effects,
+        threshold=threshold,
+        own_time=own_time,
+        wait=wait,
+        sections=timings.sections,
+        num_skipped=skipped,
+    )
+    suspects, pattern = _doubt_groups(find_suspects(scene), timings, peers)
+    heat, heat_rows, heat_edges = heat_of(excess, [each.row for each in suspects])
+    judgement = Judgement(
+        basis=own_time.basis,
+        steps=timings.steps[skipped:],
+        started_s=None if timings.started_s is None else timings.started_s[skipped:],
+        num_warm_up=skipped,
+        peers=peers,
+        effects=effects,
+        threshold=threshold,
+        peer_ms=peer_ms,
+        suspects=suspects,
+        hosts=_hosts(timings, scene, suspects),
+        pattern=pattern,
+        heavy=heavy_groups(peer_ms, peers, effects.effect),
+        rotation=rotation_of(excess),
+        own_share=own_time.own_share,
+        wait_ms=wait_ms,
+        own_ms=own_ms,
+        wait_is_derived=own_time.wait_is_derived,
+        step_ms=own_time.step_ms,
+        own_sections=own_time.own_sections,
+        heat=heat,
+        heat_rows=heat_rows,
+        heat_edges=heat_edges,
+    )
+    return replace(judgement, cost=_cost(judgement, excess, own_time))
+
+
+def _outside(suspect: Suspect) -> Suspect:
+    """With what its sections leave unexplained, as a section of its own."""
+    told = sum(ms for section, ms in suspect.sections.items() if role_of(section) is Role.OWN)
+    rest = suspect.excess_ms - told
+    return replace(suspect, sections={**suspect.sections, Section.OTHER: rest}) if rest > 0 else suspect
+
+
+def _medians(times: Times) -> NDArray[np.float32]:
+    return row_medians(times[:, :: max(1, times.shape[1] // _SHOWN_STEPS)])
+
+
+def _doubt_groups(
+    suspects: tuple[Suspect, ...], timings: StepTimings, peers: Peers
+) -> tuple[tuple[Suspect, ...], RankPattern | None]:
+    """Without coordinates a block of slow ranks may be a pipeline stage: then nobody in it is accused."""
+    if peers.known:
+        return suspects, None
+    lasting = [each for each in suspects if each.is_accused and each.pattern is not Pattern.INTERMITTENT]
+    pattern = pattern_of([each.rank for each in lasting], timings.world_size or timings.num_ranks)
+    if pattern.shape is Shape.SCATTERED or _is_one_host(lasting, timings, pattern):
+        return suspects, pattern
+    doubted = {each.row for each in lasting}
+    return (
+        tuple(
+            replace(each, failed=(*each.failed, Gate.KIND)) if each.row in doubted else each
+            for each in suspects
+        ),
+        pattern,
+    )
+
+
+def _is_one_host(suspects: list[Suspect], timings: StepTimings, pattern: RankPattern) -> bool:
+    """All ranks of one host out of at least four, in the middle of the job: no stage is there alone by habit."""
+    hosts = rows_by_host(timings.places)
+    rows = {each.row for each in suspects}
+    alone = [host for host, each in hosts.items() if rows == set(each)]
+    return bool(alone) and len(hosts) >= 4 and not pattern.at_end
+
+
+def _hosts(timings: StepTimings, scene: Scene, suspects: tuple[Suspect, ...]) -> tuple[SlowHost, ...]:
+    """Slow hosts, unless a gate speaks against one of their ranks that a rank can fail for itself."""
+    effects = scene.effects
+    if scene.own_time.basis is Basis.WALL_ONLY or np.median(effects.num_steps) < FEW_STEPS:
+        return ()
+    doubted = {each.row for each in suspects if set(each.failed) & {Gate.KIND, Gate.WAIT, Gate.PEERS}}
+    lasting = [each for each in suspects if each.is_accused and each.pattern is not Pattern.INTERMITTENT]
+    found = slow_hosts(
+        scene.excess,
+        effects.effect,
+        timings.places,
+        accused=[
+            AccusedRank(row=each.row, effect=each.effect, start=each.stretch.start, end=each.stretch.end)
+            for each in lasting
+        ],
+        rank_threshold=scene.threshold.value,
+        rank_scale=scene.threshold.scale,
+        floor=FLOOR,
+        error=FAMILY_ERROR * HOST_SHARE,
+    )
+    return tuple(each for each in found if not doubted & set(each.rows))
+
+
+def _cost(judgement: Judgement, excess: Times, own_time: OwnTime) -> Cost | None:
+    """What the accused ranks and hosts cost; None when nobody is accused or own time is not in ms."""
+    rows = sorted(
+        {each.row for each in judgement.suspects if each.is_accused}
+        | {row for host in judgement.hosts for row in host.rows}
+    )
+    if not rows or own_time.basis in (Basis.WALL_ONLY, Basis.WAIT_ONLY):
+        return None
+    peers, peer_ms, scale = judgement.peers, judgement.peer_ms, own_time.scale_ms
+    slowest = np.zeros(excess.shape[1], dtype=np.float32)
+    accused = set(rows)
+    for group in range(peers.num_groups):
+        members = np.array([row for row in peers.members(group) if int(row) not in accused], dtype=np.intp)
+        if len(members):
+            highest = np.fmax.reduce(excess[members], axis=0)
+            slowest = np.fmax(slowest, _in_ms(highest, peer_ms[group], scale))
+    times = {row: _in_ms(excess[row], peer_ms[peers.group_of[row]], scale) for row in rows}
+    return cost_of(
+        {row: np.nan_to_num(each) for row, each in times.items()},
+        {row: peer_ms[peers.group_of[row]] for row in rows},
+        slowest,
+        step_ms=own_time.mean_step_ms,
+    )
+
+
+def _in_ms(
+    excess: NDArray[np.float32], peer_ms: NDArray[np.float32], scale: float | None
+) -> NDArray[np.float32]:
+    if scale is None:
+        return np.asarray(peer_ms * (1 + excess))
+    return np.asarray(peer_ms + excess * np.float32(scale))

@@ -1,0 +1,122 @@
+"""What the analysis of ranks × steps found, before anybody puts it into words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distdoctor.straggler.analysis.blocks import RankPattern
+from distdoctor.straggler.analysis.bursts import Rhythm
+from distdoctor.straggler.analysis.cost import Cost
+from distdoctor.straggler.analysis.effects import Effects
+from distdoctor.straggler.analysis.hosts import SlowHost
+from distdoctor.straggler.analysis.onset import Stretch
+from distdoctor.straggler.analysis.own_time import Basis
+from distdoctor.straggler.analysis.peers import Peers
+from distdoctor.straggler.analysis.rotation import Rotation
+from distdoctor.straggler.analysis.stages import HeavyGroup
+from distdoctor.straggler.analysis.threshold import Threshold
+from distdoctor.straggler.facts.sections import Section
+
+
+class Pattern(Enum):
+    """When a rank is slow."""
+
+    PERSISTENT = "all the time"
+    SINCE = "since a step, to the end"
+    UNTIL = "from the start to a step"
+    STRETCH = "for a stretch"
+    INTERMITTENT = "now and then"
+
+
+class Gate(Enum):
+    """What must hold before a rank is accused; the value says what is wrong when it does not."""
+
+    STEPS = "too few steps"
+    PEERS = "too few ranks to compare with"
+    NOISE = "no larger than the noise from step to step allows"
+    LASTING = "not in both halves of the time"
+    WAIT = "it waits as long as its peers do, which a slow rank would not"
+    SHARE = "less than 1 % of the step"
+    KIND = "may be a pipeline stage or another kind of rank: the evidence tells no parallel coordinates"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspect:
+    """A rank that crossed the threshold. Accused only when no gate failed."""
+
+    row: int
+    rank: int
+    pattern: Pattern
+    effect: float
+    """Relative to its peers, in the stretch; of an intermittent one in its bursts."""
+    excess_ms: float
+    """A step; of an intermittent one in its bursts."""
+    stretch: Stretch
+    """Columns of the steps that were judged."""
+    standard_error: float
+    wait_deficit_ms: float | None = None
+    """How much less than its peers it waits; None: waiting was not measured."""
+    wait_is_derived: bool = False
+    sections: Mapping[Section, float] = field(default_factory=dict)
+    """By how many ms a step each section is longer than the peers'."""
+    rhythm: Rhythm | None = None
+    num_bursts: int = 0
+    burst_columns: tuple[int, ...] = ()
+    failed: tuple[Gate, ...] = ()
+
+    @property
+    def is_accused(self) -> bool:
+        """Every gate was passed."""
+        return not self.failed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """All that ranks × steps show. Arrays over steps have the length of `steps`, warm-up left out."""
+
+    basis: Basis
+    steps: NDArray[np.int64]
+    started_s: NDArray[np.float64] | None
+    num_warm_up: int
+    peers: Peers
+    effects: Effects
+    threshold: Threshold
+    peer_ms: NDArray[np.float32]
+    """What ranks of each group took, shape (groups, steps)."""
+    suspects: tuple[Suspect, ...] = ()
+    """Worst first; accused ones before others."""
+    hosts: tuple[SlowHost, ...] = ()
+    """Accused instead of their ranks."""
+    pattern: RankPattern | None = None
+    """Of all ranks that crossed the threshold, where no coordinates are known."""
+    heavy: tuple[HeavyGroup, ...] = ()
+    rotation: Rotation | None = None
+    cost: Cost | None = None
+    own_share: float | None = None
+    wait_ms: NDArray[np.float32] | None = None
+    """Median waiting of each rank, shape (ranks,)."""
+    own_ms: NDArray[np.float32] | None = None
+    """Median own time of each rank."""
+    wait_is_derived: bool = False
+    step_ms: float | None = None
+    own_sections: tuple[Section, ...] = ()
+    heat: NDArray[np.float32] | None = None
+    """Excess for the picture, shape (ranks shown, stretches of steps)."""
+    heat_rows: tuple[int, ...] = ()
+    heat_edges: tuple[int, ...] = ()
+
+    @property
+    def accused(self) -> tuple[Suspect, ...]:
+        """Ranks that passed every gate and are not told by their host."""
+        folded = {row for host in self.hosts for row in host.rows}
+        return tuple(each for each in self.suspects if each.is_accused and each.row not in folded)
+
+    @property
+    def num_steps(self) -> int:
+        """Steps judged."""
+        return len(self.steps)

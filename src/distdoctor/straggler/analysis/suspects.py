@@ -1,0 +1,231 @@
+"""Ranks that crossed a threshold: over the whole run, in a stretch of it, or now and then; with all that is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distdoctor.straggler.analysis.bursts import bursting_rows, count_bursts, rhythm_of
+from distdoctor.straggler.analysis.effects import Effects, standard_error
+from distdoctor.straggler.analysis.gates import failed_gates
+from distdoctor.straggler.analysis.judgement import Gate, Pattern, Suspect
+from distdoctor.straggler.analysis.onset import Stretch, changed_rows, stretches_of
+from distdoctor.straggler.analysis.own_time import OwnTime
+from distdoctor.straggler.analysis.peers import Peers
+from distdoctor.straggler.analysis.threshold import FAMILY_ERROR, Threshold, threshold_for
+from distdoctor.straggler.analysis.witnesses import deficit, section_excess
+from distdoctor.straggler.facts.sections import Section
+from distdoctor.straggler.facts.steps import Times
+
+# How the error probability is divided among the ways in which a rank can be found; the rest is for hosts.
+WHOLE_SHARE = 0.5
+CHANGE_SHARE = 0.2
+BURST_SHARE = 0.1
+
+# A level outside the slow stretch that is below this share of the one inside counts as not slow.
+_REST_SHARE = 1 / 3
+
+# Details are worked out for so many suspects; where there are more it is no matter of single ranks.
+MAX_SUSPECTS = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """What suspects are looked for in; arrays without warm-up."""
+
+    excess: Times
+    """Relative to peers, shape (ranks, steps)."""
+    peer_ms: NDArray[np.float32]
+    """Shape (groups, steps)."""
+    ranks: tuple[int, ...]
+    peers: Peers
+    effects: Effects
+    threshold: Threshold
+    own_time: OwnTime
+    wait: Times | None
+    sections: Mapping[Section, Times]
+    num_skipped: int
+    """Columns of `sections` before the first one here."""
+
+    def excess_ms(self, row: int, columns: NDArray[np.intp]) -> NDArray[np.float32]:
+        """By how many ms a rank took longer than its peers, one value a column."""
+        scale = self.own_time.scale_ms
+        if scale is not None:
+            return np.asarray(self.excess[row, columns] * np.float32(scale))
+        return np.asarray(self.excess[row, columns] * self.peer_ms[self.peers.group_of[row], columns])
+
+
+def find_suspects(scene: Scene) -> tuple[Suspect, ...]:
+    """All ranks above a threshold, accused ones first, the largest excess first."""
+    lasting = [_lasting(scene, row) for row in _lasting_rows(scene)]
+    found = [each for each in lasting if each is not None]
+    known = {each.row for each in found}
+    found += _intermittent(scene, known)
+    found = _with_sections(scene, found)
+    return tuple(sorted(found, key=lambda each: (not each.is_accused, -each.effect)))
+
+
+def _lasting_rows(scene: Scene) -> list[int]:
+    effects, threshold = scene.effects, scene.threshold
+    with np.errstate(invalid="ignore"):
+        whole = effects.effect > threshold.value
+    num_seen = max(int(np.isfinite(effects.effect).sum()), 1)
+    changed = changed_rows(
+        scene.excess,
+        np.nan_to_num(effects.effect),
+        np.nan_to_num(effects.noise),
+        effects.autocorrelation,
+        row_error=FAMILY_ERROR * CHANGE_SHARE / num_seen,
+    )
+    rows = np.flatnonzero(whole | changed)
+    largest = np.nan_to_num(np.nanmax(scene.effects.windows[rows], axis=1)) if len(rows) else rows
+    return [int(row) for row in rows[np.argsort(-largest, kind="stable")][:MAX_SUSPECTS]]
+
+
+def _lasting(scene: Scene, row: int) -> Suspect | None:
+    values = scene.excess[row]
+    noise = float(np.nan_to_num(scene.effects.noise[row]))
+    num_steps = len(values)
+    pieces = [(stretch, _level(values, stretch)) for stretch in stretches_of(values, noise)]
+    slow = [(stretch, level) for stretch, level in pieces if level > _limit(scene, stretch.length)]
+    if not slow:
+        if not scene.effects.effect[row] > scene.threshold.value:
+            return None
+        slow = [(Stretch(start=0, end=num_steps), float(scene.effects.effect[row]))]
+    worst = max(level for _, level in slow)
+    slow = [(stretch, level) for stretch, level in slow if level >= worst * _REST_SHARE]
+    start, end = slow[0][0].start, slow[-1][0].end
+    stretch = Stretch(start=start, end=end)
+    rest = [level for piece, level in pieces if piece.end <= start or piece.start >= end]
+    if rest and max(rest) >= _level(values, stretch) * _REST_SHARE:
+        # Slow outside too, if less so: since the start of the run.
+        stretch = Stretch(start=0, end=num_steps)
+    return _suspect(scene, row, stretch, _pattern(stretch, num_steps))
+
+
+def _pattern(stretch: Stretch, num_steps: int) -> Pattern:
+    if stretch.length == num_steps:
+        return Pattern.PERSISTENT
+    if stretch.end == num_steps:
+        return Pattern.SINCE
+    return Pattern.UNTIL if stretch.start == 0 else Pattern.STRETCH
+
+
+def _limit(scene: Scene, length: int) -> float:
+    share = length / max(scene.excess.shape[1], 1)
+    if share == 1.0:
+        return scene.threshold.value
+    return threshold_for(scene.effects, scene.peers, share=CHANGE_SHARE, steps_share=share).value
+
+
+def _level(values: Times, stretch: Stretch) -> float:
+    part = values[stretch.start : stretch.end]
+    known = part[np.isfinite(part)]
+    return float(np.median(known)) if len(known) else float("-inf")
+
+
+def _suspect(scene: Scene, row: int, stretch: Stretch, pattern: Pattern) -> Suspect:
+    columns = np.arange(stretch.start, stretch.end)
+    values = scene.excess[row, columns]
+    known = values[np.isfinite(values)]
+    effect = float(np.median(known)) if len(known) else 0.0
+    in_ms = scene.excess_ms(row, columns)
+    excess_ms = float(np.median(in_ms[np.isfinite(in_ms)])) if len(known) else 0.0
+    error = _error(scene, row, len(known))
+    waits_less = None if scene.wait is None else deficit(scene.wait, scene.peers, row, columns)
+    group = int(scene.peers.group_of[row])
+    members = scene.peers.members(group)
+    return Suspect(
+        row=row,
+        rank=scene.ranks[row],
+        pattern=pattern,
+        effect=effect,
+        excess_ms=excess_ms,
+        stretch=stretch,
+        standard_error=error,
+        wait_deficit_ms=waits_less,
+        wait_is_derived=scene.own_time.wait_is_derived,
+        failed=failed_gates(
+            known,
+            effect=effect,
+            standard_error=error,
+            excess_ms=excess_ms,
+            wait_deficit_ms=waits_less,
+            wait_is_derived=scene.own_time.wait_is_derived,
+            step_ms=scene.own_time.step_ms,
+            num_peers=int(np.isfinite(scene.effects.effect[members]).sum()),
+            basis=scene.own_time.basis,
+            threshold=scene.threshold,
+            usual_error=_usual_error(scene),
+        ),
+    )
+
+
+def _error(scene: Scene, row: int, num_values: int) -> float:
+    one = slice(row, row + 1)
+    count = np.array([num_values], dtype=np.int64)
+    return float(standard_error(scene.effects.noise[one], scene.effects.autocorrelation[one], count)[0])
+
+
+def _usual_error(scene: Scene) -> float:
+    errors = scene.effects.standard_error
+    known = errors[np.isfinite(errors)]
+    return float(np.median(known)) if len(known) else 0.0
+
+
+def _intermittent(scene: Scene, known: set[int]) -> list[Suspect]:
+    num_steps = scene.excess.shape[1]
+    bursts = count_bursts(scene.excess, scene.threshold.noise)
+    num_seen = max(int(np.isfinite(scene.effects.effect).sum()), 1)
+    rows = bursting_rows(bursts, num_steps, rank_error=FAMILY_ERROR * BURST_SHARE / num_seen)
+    found = []
+    for row in rows[np.argsort(-bursts.steps[rows], kind="stable")][:MAX_SUSPECTS]:
+        if int(row) in known:
+            continue
+        with np.errstate(invalid="ignore"):
+            columns = np.flatnonzero(scene.excess[row] > bursts.limit)
+        suspect = _suspect(scene, int(row), Stretch(start=0, end=num_steps), Pattern.INTERMITTENT)
+        found.append(_as_bursts(scene, suspect, columns, int(bursts.onsets[row])))
+    return found
+
+
+def _as_bursts(scene: Scene, suspect: Suspect, columns: NDArray[np.intp], num_bursts: int) -> Suspect:
+    """The same rank, judged by its bursts alone."""
+    in_ms = scene.excess_ms(suspect.row, columns)
+    excess_ms = float(np.median(in_ms))
+    num_steps = scene.excess.shape[1]
+    waits_less = None if scene.wait is None else deficit(scene.wait, scene.peers, suspect.row, columns)
+    failed: list[Gate] = [gate for gate in suspect.failed if gate is Gate.PEERS]
+    middle = num_steps // 2
+    rhythm = rhythm_of(columns, num_steps)
+    if rhythm is None and not (np.any(columns < middle) and np.any(columns >= middle)):
+        failed.append(Gate.LASTING)
+    measured = waits_less is not None and not scene.own_time.wait_is_derived
+    if measured and waits_less is not None and waits_less < 0.3 * excess_ms:
+        failed.append(Gate.WAIT)
+    usual = scene.own_time.step_ms or float(np.nanmedian(scene.peer_ms))
+    if float(np.sum(in_ms)) / num_steps < 0.01 * usual:
+        failed.append(Gate.SHARE)
+    return replace(
+        suspect,
+        effect=float(np.median(scene.excess[suspect.row, columns])),
+        excess_ms=excess_ms,
+        wait_deficit_ms=waits_less,
+        rhythm=rhythm,
+        num_bursts=num_bursts,
+        burst_columns=tuple(int(column) for column in columns),
+        failed=tuple(failed),
+    )
+
+
+def _with_sections(scene: Scene, suspects: list[Suspect]) -> list[Suspect]:
+    columns = {
+        each.row: np.asarray(each.burst_columns or range(each.stretch.start, each.stretch.end), dtype=np.intp)
+        + scene.num_skipped
+        for each in suspects
+    }
+    excess = section_excess(scene.sections, scene.peers, columns)
+    return [replace(each, sections=excess.get(each.row, {})) for each in suspects]

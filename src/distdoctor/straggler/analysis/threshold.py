@@ -1,0 +1,122 @@
+"""From which effect on a rank is slow, rather than the slowest of many healthy ones?
+
+Among N healthy ranks one is always the slowest, and with N it stands out more. The threshold is set so that in a
+healthy job of any size the chance that any rank crosses it is small; docs/straggler-accuracy.md has the error rates
+that were measured.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from distdoctor.straggler.analysis.effects import MAD_TO_SD, Effects
+from distdoctor.straggler.analysis.peers import Peers
+
+# Below this nobody is named whatever the statistics say: ranks of healthy jobs differ by as much for good reasons.
+FLOOR = 0.03
+
+# The chance, by the model below, that any rank of a healthy job crosses any threshold. Real noise has heavier tails,
+# so it was set below the 1 in 200 that the benchmark has to hold.
+FAMILY_ERROR = 0.004
+
+# What is assumed of the spread between healthy ranks before looking: 0.5 %, and more where steps are noisier, with the
+# weight of so many degrees of freedom. It decides for few ranks, whose own spread cannot be estimated. Set on
+# development seeds of benchmarks/straggler_accuracy.py.
+PRIOR_SPREAD = 0.005
+PRIOR_SPREAD_OF_NOISE = 0.08
+PRIOR_RANKS = 40.0
+
+# A MAD tells as much of a spread as a standard deviation of 0.37 times as many normal values.
+_MAD_EFFICIENCY = 0.37
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Threshold:
+    """Where "slow" begins in this job. Relative: 0.04 is 4 %."""
+
+    value: float
+    """An effect over all steps above this names a rank, if every other gate is passed."""
+    scale: float
+    """Standard deviation of healthy ranks' effects: their spread and what noise adds."""
+    critical: float
+    """How many scales."""
+    spread: float
+    """Of the ranks seen here, robust."""
+    noise: float
+    """Median over ranks of the noise from step to step."""
+    rank_error: float
+    """The error probability given to one rank."""
+
+
+def threshold_for(
+    effects: Effects, peers: Peers, *, share: float = 1.0, steps_share: float = 1.0
+) -> Threshold:
+    """The threshold for effects over `steps_share` of the steps, with `share` of the error probability.
+
+    Ranks without a value are not counted.
+    """
+    seen = np.isfinite(effects.effect)
+    num_ranks = max(int(seen.sum()), 1)
+    noise = _median(effects.noise[seen])
+    error = _median(effects.standard_error[seen & np.isfinite(effects.standard_error)]) / math.sqrt(
+        steps_share
+    )
+    # The peers' median has noise of its own, which matters for few peers.
+    smallest = max(int(min(peers.sizes)) - 1, 1)
+    error *= math.sqrt(1 + math.pi / 2 / smallest)
+    prior = (PRIOR_SPREAD + PRIOR_SPREAD_OF_NOISE * noise) * math.sqrt(1 + math.pi / 2 / smallest)
+    spread = scatter(effects, peers)
+    freedom = _MAD_EFFICIENCY * max(num_ranks - peers.num_groups, 0)
+    expected = prior**2 + error**2
+    # `spread` holds the noise of all steps already; over fewer steps more is added.
+    extra = error**2 * (1 - steps_share)
+    observed = spread**2 + extra
+    variance = (PRIOR_RANKS * expected + freedom * observed) / (PRIOR_RANKS + freedom)
+    rank_error = FAMILY_ERROR * share / num_ranks
+    critical = student_quantile(1 - rank_error, PRIOR_RANKS + freedom)
+    scale = math.sqrt(variance)
+    return Threshold(
+        value=max(FLOOR, critical * scale),
+        scale=scale,
+        critical=critical,
+        spread=spread,
+        noise=noise,
+        rank_error=rank_error,
+    )
+
+
+def scatter(effects: Effects, peers: Peers) -> float:
+    """Robust standard deviation of effects around the median of their own group; 0 where no group has 2 ranks."""
+    deviations = []
+    for group in range(peers.num_groups):
+        values = effects.effect[peers.members(group)]
+        values = values[np.isfinite(values)]
+        if len(values) > 1:
+            deviations.append(np.abs(values - np.median(values)))
+    if not deviations:
+        return 0.0
+    return float(np.median(np.concatenate(deviations))) * MAD_TO_SD
+
+
+def student_quantile(probability: float, freedom: float) -> float:
+    """Quantile of Student's t by the expansion of Cornish and Fisher around the normal (Abramowitz and Stegun 26.7.5).
+
+    Within 1 % for 12 degrees of freedom and more, up to probabilities of 1 − 1e-8.
+    """
+    z = NormalDist().inv_cdf(min(probability, 1 - 1e-15))
+    n = freedom
+    return (
+        z
+        + (z**3 + z) / (4 * n)
+        + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * n**2)
+        + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * n**3)
+        + (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / (92160 * n**4)
+    )
+
+
+def _median(values: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> float:
+    return float(np.median(values)) if len(values) else 0.0
