@@ -15,8 +15,12 @@ from distdoctor.straggler.facts.steps import Times
 MIN_BURST = 0.10
 BURST_SDS = 5.0
 
-# Two bursts may be chance, and so may be what happens in one place of the run only.
-MIN_ONSETS = 3
+# Three bursts may be chance.
+MIN_ONSETS = 4
+
+# Bursts come in clusters where neighbouring steps resemble one another, so counts scatter more than Poisson's law says.
+# Found on development seeds.
+MIN_DISPERSION = 1.5
 
 # Share of the gaps between bursts that must agree with a period before it is called one.
 PERIOD_SHARE = 0.8
@@ -58,11 +62,12 @@ def count_bursts(excess: Times, noise: float) -> Bursts:
 def bursting_rows(bursts: Bursts, num_steps: int, *, rank_error: float) -> NDArray[np.intp]:
     """Rows with more bursts than chance gives any of the ranks, by Poisson's law with the ranks' own scatter.
 
-    The scatter (variance over mean, at least 1) covers ranks that differ a little for good reasons.
+    The scatter (variance over mean) covers ranks that differ a little for good reasons.
     """
     mean = bursts.usual_rate * num_steps
     usual = bursts.onsets[bursts.onsets <= np.quantile(bursts.onsets, 0.9)]
-    dispersion = max(1.0, float(usual.var()) / max(float(usual.mean()), 1e-3)) if len(usual) > 1 else 1.0
+    scatter = float(usual.var()) / max(float(usual.mean()), 1e-3) if len(usual) > 1 else 0.0
+    dispersion = max(MIN_DISPERSION, scatter)
     limit = _poisson_limit(mean / dispersion, rank_error) * dispersion
     return np.flatnonzero((bursts.onsets >= MIN_ONSETS) & (bursts.onsets > limit))
 

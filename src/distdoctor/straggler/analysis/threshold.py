@@ -30,6 +30,9 @@ PRIOR_SPREAD = 0.005
 PRIOR_SPREAD_OF_NOISE = 0.08
 PRIOR_RANKS = 40.0
 
+# From so many degrees of freedom on (some 30 ranks) a spread above the assumed one is taken as it is seen.
+_TRUSTED_FREEDOM = 10.0
+
 # A MAD tells as much of a spread as a standard deviation of 0.37 times as many normal values.
 _MAD_EFFICIENCY = 0.37
 
@@ -78,6 +81,9 @@ def threshold_for(
     variance = (PRIOR_RANKS * expected + freedom * observed) / (PRIOR_RANKS + freedom)
     rank_error = FAMILY_ERROR * share / num_ranks
     critical = student_quantile(1 - rank_error, PRIOR_RANKS + freedom)
+    if freedom >= _TRUSTED_FREEDOM:
+        # Ranks that differ more than was assumed are believed: the floor grows with what is seen.
+        variance = max(variance, observed)
     scale = math.sqrt(variance)
     return Threshold(
         value=max(FLOOR, critical * scale),
