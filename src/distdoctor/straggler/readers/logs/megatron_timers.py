@@ -1,0 +1,392 @@
+"""Megatron-LM's timers across ranks: least and most of each, or (`--timing-log-option all`) the times of every rank.
+
+    (min, max) time across ranks (ms):                       times across ranks (ms):
+        forward-compute ....................: (10.1, 12.3)     forward-compute:
+                                                                    rank  0: 10.12
+
+What a timer holds (megatron/core/timers.py, pipeline_parallel/schedules.py, training.py; 2022 to 2026):
+- A timer synchronises the device when it starts and when it stops, so it holds all that runs meanwhile, on every
+  stream. Values are sums over micro-batches, divided by the iterations of the log interval.
+- forward-compute and backward-compute exclude sending to and receiving from other pipeline stages, which have timers
+  of their own. They include the collectives of tensor, context and expert parallelism and of sharded parameters;
+  backward-compute also gradient reduction that overlaps it. So they are own work only where the printed arguments
+  rule all that out, else walls.
+- batch-generator lies inside forward-compute. It holds a broadcast when tensor parallel is above 1; without, it is
+  the data loader, and is taken out of forward.
+- all-reduce, reduce-scatter and all-gather timers hold waiting and transfer in one. With `barrier_with_L1_time` (the
+  default) all ranks meet in a barrier before these timers start: then they hold the transfer alone, and the waiting
+  is in no timer.
+- optimizer is a wall: gradient clipping and the check for infinities inside it are collectives. Its copies and the
+  inner step are own work.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distdoctor.straggler.facts.reading import Note, NoteKind
+from distdoctor.straggler.facts.sections import Section
+from distdoctor.straggler.facts.series import Extremes
+from distdoctor.straggler.facts.steps import StepTimings
+from distdoctor.straggler.readers.base import ReadOptions
+from distdoctor.straggler.readers.logs.drafts import MAX_VALUES, spacing
+from distdoctor.straggler.readers.logs.formats import Context, FileFacts, LogFormat
+from distdoctor.straggler.readers.logs.lines import NAN, Line, number
+from distdoctor.straggler.readers.logs.megatron_args import MAX_RANKS, MegatronArguments
+from distdoctor.straggler.readers.rows import StepRows
+
+_MINMAX = re.compile(r"\s{0,12}([A-Za-z][\w /-]{0,63}?) ?\.{0,64}: \(([-+.\w]{1,32}), ([-+.\w]{1,32})\)\s*$")
+_MAX = re.compile(r"\s{0,12}([A-Za-z][\w /-]{0,63}?) \.{1,64}: ([-+.\w]{1,32})\s*$")
+_NAME = re.compile(r"\s{1,12}([A-Za-z][\w /-]{0,63}):\s*$")
+_RANK = re.compile(r"\s{1,12}rank\s{1,8}(\d{1,9}): ([-+.\w]{1,32})\s*$")
+
+# Lines of other processes may fall into a block; after so many in a row it is over.
+_MAX_STRANGE_LINES = 8
+_MAX_TIMERS = 128
+
+# Values of one file in memory; 40 million float32 are 160 MB.
+_MAX_RANK_VALUES = 40_000_000
+# The same as an array of ranks × reports; ranks that report here and there would make it far larger.
+_MAX_ARRAY_VALUES = 80_000_000
+
+_OWN_OPTIMIZER = (
+    "optimizer-copy-to-main-grad",
+    "optimizer-inner-step",
+    "optimizer-copy-main-to-model-params",
+)
+
+
+@dataclass(slots=True)
+class _Timer:
+    steps: array[int] = field(default_factory=lambda: array("q"))
+    low: array[float] = field(default_factory=lambda: array("d"))
+    high: array[float] = field(default_factory=lambda: array("d"))
+
+
+@dataclass(slots=True)
+class _Block:
+    """One report of all ranks: times by kind of timer and rank."""
+
+    step: int
+    values: dict[str, dict[int, float]] = field(default_factory=dict)
+
+
+class MegatronTimers(LogFormat):
+    """Blocks of timers, and the arguments that tell what the timers hold."""
+
+    name = "Megatron-LM timers"
+    has_blocks = True
+    triggers = (b"across ranks (ms):", b"......", b"using world size:", b"elapsed time per iteration")
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.arguments = MegatronArguments()
+        self._timers: dict[str, _Timer] = {}
+        self._blocks: list[tuple[int, dict[str, tuple[NDArray[np.int32], NDArray[np.float32]]]]] = []
+        self._num_values = 0
+        self._num_left_out = 0
+        self._num_absurd = 0
+        self._block: _Block | None = None
+        self._all_ranks = False
+        self._timer: str | None = None
+        self._strange = 0
+        self._step_ms: dict[int, float] = {}
+        self._seen_forward_backward = False
+
+    def feed(self, line: Line) -> None:
+        """A header, a line of a block, or an argument."""
+        text = line.text
+        if "across ranks (ms):" in text:
+            self._close()
+            self.in_block, self._strange, self._timer = True, 0, None
+            self._all_ranks = "(min, max)" not in text and "max time" not in text
+            step = self.context.iteration
+            self._block = _Block(step=-1 if step is None else step)
+            return
+        if "elapsed time per iteration" in text:
+            self._close()
+            return
+        if self.in_block and self._take(text):
+            self._strange = 0
+            return
+        if self.arguments.take(text):
+            return
+        if self.in_block:
+            self._strange += 1
+            if self._strange > _MAX_STRANGE_LINES:
+                self._close()
+
+    def _take(self, text: str) -> bool:
+        if not self._all_ranks:
+            return self._take_extremes(text)
+        match = _RANK.match(text)
+        if match is not None:
+            rank = int(match[1])
+            if self._timer is not None and self._block is not None and rank < MAX_RANKS:
+                self._block.values.setdefault(self._timer, {})[rank] = number(match[2])
+            return True
+        match = _NAME.match(text)
+        if match is None:
+            return False
+        self._timer = match[1] if self._block and len(self._block.values) < _MAX_TIMERS else None
+        return True
+
+    def _take_extremes(self, text: str) -> bool:
+        match = _MINMAX.match(text)
+        low, high = NAN, NAN
+        if match is not None:
+            low, high = number(match[2]), number(match[3])
+        else:
+            match = _MAX.match(text)
+            if match is None:
+                return False
+            high = number(match[2])
+        if not 0 <= high < 1e12 or low > high:
+            self._num_absurd += 1
+            return True
+        timer = self._timers.get(match[1])
+        if timer is None:
+            if len(self._timers) >= _MAX_TIMERS:
+                return True
+            timer = self._timers[match[1]] = _Timer()
+        if len(timer.steps) < MAX_VALUES:
+            timer.steps.append(self._block.step if self._block else -1)
+            timer.low.append(low)
+            timer.high.append(high)
+        else:
+            self._num_left_out += 1
+        return True
+
+    def _close(self) -> None:
+        block, self._block, self.in_block = self._block, None, False
+        if block is None or not block.values:
+            return
+        self._seen_forward_backward |= "forward-backward" in block.values
+        sums: dict[str, dict[int, float]] = {}
+        for name, by_rank in block.values.items():
+            kind = _kind_of(name)
+            if kind is None:
+                continue
+            total = sums.setdefault(kind, {})
+            for rank, value in by_rank.items():
+                if 0 <= value < 1e12:
+                    total[rank] = total.get(rank, 0.0) + value
+                else:
+                    self._num_absurd += 1
+        count = sum(len(each) for each in sums.values())
+        if not count:
+            return
+        if self._num_values + count > _MAX_RANK_VALUES:
+            self._num_left_out += count
+            return
+        self._num_values += count
+        self._blocks.append(
+            (
+                block.step,
+                {
+                    kind: (
+                        np.fromiter(by_rank, dtype=np.int32, count=len(by_rank)),
+                        np.fromiter(by_rank.values(), dtype=np.float32, count=len(by_rank)),
+                    )
+                    for kind, by_rank in sums.items()
+                },
+            )
+        )
+
+    def finish(self, options: ReadOptions) -> FileFacts:
+        """Extremes of `minmax` and `max`, times of every rank of `all`."""
+        self._close()
+        what = f"Megatron-LM log `{self.context.path}`"
+        timings, notes = self._timings(options, what)
+        if self._num_absurd:
+            notes += (
+                Note(
+                    kind=NoteKind.DROPPED_VALUES,
+                    text=f"{what}: {self._num_absurd} timer values are no number, negative or implausible, and were "
+                    "left out",
+                ),
+            )
+        if self._num_left_out:
+            notes += (
+                Note(
+                    kind=NoteKind.CUT_SHORT,
+                    text=f"{what}: more timer values than fit into memory; the last {self._num_left_out:,} were left out",
+                    how="give a part of the log",
+                ),
+            )
+        return FileFacts(
+            extremes=self._extremes(options), steps=(timings,) if timings is not None else (), notes=notes
+        )
+
+    def _extremes(self, options: ReadOptions) -> tuple[Extremes, ...]:
+        # Before the first iteration line there is set-up only; a log without any has reports, numbered as they come.
+        numbered = any(max(timer.steps) >= 0 for timer in self._timers.values())
+        found = []
+        for name, timer in self._timers.items():
+            steps = np.array(timer.steps, dtype=np.int64)
+            if not numbered:
+                steps = np.arange(1, len(steps) + 1, dtype=np.int64)
+            kept = steps >= 0
+            if options.first_step is not None:
+                kept &= steps >= options.first_step
+            if options.last_step is not None:
+                kept &= steps <= options.last_step
+            if not kept.any():
+                continue
+            found.append(
+                Extremes(
+                    name=name,
+                    source=self.name,
+                    path=self.context.path,
+                    unit="ms",
+                    steps=steps[kept],
+                    low=np.array(timer.low, dtype=np.float64)[kept],
+                    high=np.array(timer.high, dtype=np.float64)[kept],
+                )
+            )
+        return tuple(found)
+
+    def _timings(self, options: ReadOptions, what: str) -> tuple[StepTimings | None, tuple[Note, ...]]:
+        blocks = self._blocks
+        if any(step >= 0 for step, _ in blocks):
+            blocks = [(step, kinds) for step, kinds in blocks if step >= 0 and options.wants(step)]
+        else:
+            blocks = [
+                (index + 1, kinds) for index, (_, kinds) in enumerate(blocks) if options.wants(index + 1)
+            ]
+        if not blocks:
+            return None, ()
+        ranks = np.unique(np.concatenate([each[0] for _, kinds in blocks for each in kinds.values()]))
+        kinds = sorted({kind for _, each in blocks for kind in each})
+        if len(ranks) * len(blocks) * len(kinds) > _MAX_ARRAY_VALUES:
+            note = Note(
+                kind=NoteKind.CUT_SHORT,
+                text=f"{what}: timers of {len(ranks):,} ranks × {len(blocks):,} reports do not fit into memory; left out",
+                how="give a range of steps: `--steps 1000:3000`",
+            )
+            return None, (note,)
+        steps = np.array([step for step, _ in blocks], dtype=np.int64)
+        times = {kind: np.full((len(ranks), len(blocks)), np.nan, dtype=np.float32) for kind in kinds}
+        for column, (_, by_kind) in enumerate(blocks):
+            for kind, (who, values) in by_kind.items():
+                times[kind][np.searchsorted(ranks, who), column] = values
+        sections, notes = sections_of(times, self.arguments, what)
+        if self._seen_forward_backward and not {"forward", "backward"} & set(kinds):
+            notes += (
+                Note(
+                    kind=NoteKind.LIMITED,
+                    text=f"{what}: timers of level 1 hold waiting and work in one",
+                    how="run with `--timing-log-level 2 --timing-log-option all`",
+                ),
+            )
+        if not sections:
+            return None, notes
+        interval = spacing(np.unique(steps))
+        if interval is not None and interval > 1:
+            notes += (
+                Note(
+                    kind=NoteKind.LIMITED,
+                    text=f"{what}: each time is a mean over {interval} iterations, in which a single slow one hardly shows",
+                    how="run with `--log-interval 1`",
+                ),
+            )
+        rows = StepRows()
+        if self.arguments.world_size is not None:
+            rows.world_sizes.append(self.arguments.world_size)
+        for row, rank in enumerate(ranks.tolist()):
+            rows.add(rank, steps, {section: values[row] for section, values in sections.items()})
+            rows.place(self.arguments.place(rank))
+        timings, odd = rows.build(self.name)
+        return timings, notes + odd
+
+
+def _kind_of(name: str) -> str | None:
+    """Timers that mean the same for us; None: not part of an iteration, or a sum of others."""
+    if name == "batch-generator":
+        return "data"
+    if name in ("forward-compute", "backward-compute"):
+        return name.removesuffix("-compute")
+    if name in _OWN_OPTIMIZER:
+        return "optimizer"
+    if name.endswith(("-send", "-recv")):
+        return "peers"
+    if name.endswith(("all-reduce", "reduce-scatter", "all-gather", "grads-sync")):
+        return "sync"
+    return None
+
+
+def sections_of(
+    times: dict[str, NDArray[np.float32]], arguments: MegatronArguments, what: str
+) -> tuple[dict[Section, NDArray[np.float32]], tuple[Note, ...]]:
+    """Timers, (ranks, steps) in ms by kind, as sections, and what they cannot show."""
+    sections: dict[Section, NDArray[np.float32]] = {}
+    notes: list[Note] = []
+    inside = arguments.groups_inside_compute()
+    overlapped = arguments.flag("overlap_grad_reduce")
+    tp = arguments.size("tensor_model_parallel")
+    data = times.get("data")
+    if data is not None and tp == 1:
+        sections[Section.DATA] = data
+    if "forward" in times:
+        own = times["forward"]
+        if Section.DATA in sections and data is not None:
+            own = np.maximum(own - np.nan_to_num(data), 0)
+        sections[Section.FORWARD if inside == "" else Section.FORWARD_WALL] = own
+    if "backward" in times:
+        is_own = inside == "" and overlapped is False
+        sections[Section.BACKWARD if is_own else Section.BACKWARD_WALL] = times["backward"]
+    if "optimizer" in times:
+        sections[Section.OPTIMIZER] = times["optimizer"]
+    barrier = arguments.flag("barrier_with_L1_time") is True
+    sync, peers = times.get("sync"), times.get("peers")
+    if barrier and sync is not None:
+        sections[Section.TRANSFER] = sync
+    elif sync is not None:
+        peers = sync if peers is None else _added(sync, peers)
+    if peers is not None:
+        sections[Section.COMM] = peers
+    if inside is None and ("forward" in times or "backward" in times):
+        notes.append(
+            Note(
+                kind=NoteKind.LIMITED,
+                text=f"{what}: the job's arguments are not in it, so forward and backward may hold collectives and "
+                "prove nothing of a rank",
+                how="give the log from its first line on: Megatron-LM prints its arguments there",
+            )
+        )
+    elif inside:
+        notes.append(
+            Note(
+                kind=NoteKind.LIMITED,
+                text=f"{what}: forward and backward hold collectives ({inside}): ranks that work on one part of the "
+                "batch look equally slow",
+            )
+        )
+    elif overlapped and "backward" in times:
+        notes.append(
+            Note(
+                kind=NoteKind.LIMITED,
+                text=f"{what}: gradients are reduced during backward (overlap_grad_reduce), so backward holds waiting",
+            )
+        )
+    if barrier and (sync is not None):
+        notes.append(
+            Note(
+                kind=NoteKind.LIMITED,
+                text=f"{what}: all ranks meet in a barrier before collectives are timed (barrier_with_L1_time), so the "
+                "waiting is in no timer",
+                how="run with `--no-barrier-with-level-1-timing`",
+            )
+        )
+    return sections, tuple(notes)
+
+
+def _added(one: NDArray[np.float32], other: NDArray[np.float32]) -> NDArray[np.float32]:
+    total = np.nan_to_num(one) + np.nan_to_num(other)
+    total[np.isnan(one) & np.isnan(other)] = np.nan
+    return total
