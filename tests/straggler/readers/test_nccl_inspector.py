@@ -13,12 +13,12 @@ import pytest
 from distdoctor.straggler.facts.collectives import CollectiveTimings
 from distdoctor.straggler.facts.reading import NoteKind, Reading
 from distdoctor.straggler.readers.base import ReadOptions
-from distdoctor.straggler.readers.nccl_inspector import READER
+from distdoctor.straggler.readers.nccl_inspector import NCCL_INSPECTOR
 from straggler.readers.inspector_logs import DUMP_US, coll, header, line, metadata, write_job
 
 
 def read(*paths: str | Path) -> Reading:
-    return READER.read([str(path) for path in paths], ReadOptions())
+    return NCCL_INSPECTOR.read([str(path) for path in paths], ReadOptions())
 
 
 def only(reading: Reading) -> CollectiveTimings:
@@ -53,9 +53,11 @@ def test_each_rank_has_its_durations_with_its_host(tmp_path: Path) -> None:
 
 def test_a_log_is_known_by_sight_and_other_jsonl_is_not(tmp_path: Path) -> None:
     path = Path(write_job(tmp_path, [[100], [90]])[0])
-    assert READER.sniff(path.name, path.read_bytes()) > 0.9
-    assert READER.sniff("a.jsonl", b'{"coll_perf":{"coll":"AllReduce","coll_exec_time_us":3}}\n') > 0.9
-    assert READER.sniff("a.jsonl", b'{"rank": 0, "step": 1, "forward": 3.1}\n') == 0.0
+    assert NCCL_INSPECTOR.sniff(path.name, path.read_bytes()) > 0.9
+    assert (
+        NCCL_INSPECTOR.sniff("a.jsonl", b'{"coll_perf":{"coll":"AllReduce","coll_exec_time_us":3}}\n') > 0.9
+    )
+    assert NCCL_INSPECTOR.sniff("a.jsonl", b'{"rank": 0, "step": 1, "forward": 3.1}\n') == 0.0
 
 
 def test_each_operation_of_a_communicator_counts_for_itself(tmp_path: Path) -> None:

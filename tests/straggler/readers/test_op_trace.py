@@ -13,14 +13,14 @@ from distdoctor.straggler.facts.reading import NoteKind, Reading
 from distdoctor.straggler.facts.sections import Section
 from distdoctor.straggler.facts.steps import StepTimings
 from distdoctor.straggler.readers.base import ReadOptions
-from distdoctor.straggler.readers.op_trace import READER
+from distdoctor.straggler.readers.op_trace import OP_TRACES
 from straggler.readers.op_traces import op, pipeline, write_trace
 
 CASES = Path(__file__).parents[4] / "shared/cases/straggler/bytedance_stragglers"
 
 
 def read(*paths: str | Path, **options: object) -> Reading:
-    return READER.read([str(path) for path in paths], ReadOptions(**options))  # type: ignore[arg-type]
+    return OP_TRACES.read([str(path) for path in paths], ReadOptions(**options))  # type: ignore[arg-type]
 
 
 def only(reading: Reading) -> StepTimings:
@@ -319,12 +319,12 @@ def test_each_kind_is_known_by_sight(tmp_path: Path) -> None:
     trace = write_trace(tmp_path / "a.parquet", pipeline())
     other = tmp_path / "b.parquet"
     write_trace(other, [{"rank": 0, "step": 1, "forward": 3.0}])
-    assert READER.sniff(trace, Path(trace).read_bytes()[:64]) > 0.9
-    assert READER.sniff(str(other), other.read_bytes()[:64]) == 0.0
-    assert READER.sniff("absent.parquet", b"PAR1\x15\x04") == 0.0
-    assert READER.sniff("meta.yaml", meta_text().encode()) > 0.8
-    assert READER.sniff("ms.json", b'{\n "trem": 1.0, "tadd": 2.0, "tideal": 3.0}') > 0.9
-    assert READER.sniff("a.json", b'{"traceEvents": []}') == 0.0
+    assert OP_TRACES.sniff(trace, Path(trace).read_bytes()[:64]) > 0.9
+    assert OP_TRACES.sniff(str(other), other.read_bytes()[:64]) == 0.0
+    assert OP_TRACES.sniff("absent.parquet", b"PAR1\x15\x04") == 0.0
+    assert OP_TRACES.sniff("meta.yaml", meta_text().encode()) > 0.8
+    assert OP_TRACES.sniff("ms.json", b'{\n "trem": 1.0, "tadd": 2.0, "tideal": 3.0}') > 0.9
+    assert OP_TRACES.sniff("a.json", b'{"traceEvents": []}') == 0.0
 
 
 def test_without_pyarrow_one_line_says_what_to_install(

@@ -6,6 +6,6 @@ into `HOST-pidPID.log`. `records` parses, `ranks` finds out which process is whi
 
 from __future__ import annotations
 
-from distdoctor.straggler.readers.nccl_inspector.reader import READER
+from distdoctor.straggler.readers.nccl_inspector.reader import NCCL_INSPECTOR
 
-__all__ = ["READER"]
+__all__ = ["NCCL_INSPECTOR"]

@@ -208,4 +208,4 @@ def _notes_on_records(records: Records) -> list[Note]:
     return notes
 
 
-READER = Reader(name=NAME, sniff=sniff, read=read)
+NCCL_INSPECTOR = Reader(name=NAME, sniff=sniff, read=read)

@@ -6,6 +6,6 @@ data-parallel group. `table` reads rows, `waits` separates waiting from moving d
 
 from __future__ import annotations
 
-from distdoctor.straggler.readers.op_trace.reader import READER
+from distdoctor.straggler.readers.op_trace.reader import OP_TRACES
 
-__all__ = ["READER"]
+__all__ = ["OP_TRACES"]

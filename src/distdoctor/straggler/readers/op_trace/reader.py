@@ -173,4 +173,4 @@ def _is_copy(ops: Ops, other: Ops) -> bool:
     )
 
 
-READER = Reader(name=NAME, sniff=sniff, read=read)
+OP_TRACES = Reader(name=NAME, sniff=sniff, read=read)

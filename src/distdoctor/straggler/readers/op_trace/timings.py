@@ -64,15 +64,17 @@ def timings_of(ops: Ops, meta: JobMeta | None, unit: str | None) -> tuple[StepTi
     if not len(ops):
         raise InputError("no operations in the range of steps that was asked for")
     workers = _workers(ops)
-    rows = np.searchsorted(workers.rank, ops.rank)
+    rows = np.searchsorted(workers.rank, ops.rank).astype(np.int32)
     steps, step_at = np.unique(ops.step, return_inverse=True)
     if len(workers.rank) * len(steps) > MAX_VALUES:
         raise InputError(
             f"{len(workers.rank):,} workers × {len(steps):,} steps do not fit into memory",
             hint="give a range of steps: `--steps 1000:3000`",
         )
-    order = np.argsort(step_at.reshape(-1), kind="stable")
-    bounds = np.searchsorted(step_at.reshape(-1)[order], np.arange(len(steps) + 1))
+    at_step = step_at.reshape(-1).astype(np.int32)
+    del step_at
+    order = np.argsort(at_step, kind="stable")
+    bounds = np.concatenate(([0], np.cumsum(np.bincount(at_step, minlength=len(steps)))))
     shape = (len(workers.rank), len(steps))
     sections: dict[Section, Times] = {}
     num_alone = num_comm = num_twice = 0
