@@ -6,12 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from distdoctor.straggler.analysis.arrivals import arrivals_of
 from distdoctor.straggler.analysis.collective_match import match
 from distdoctor.straggler.analysis.late_groups import LateGroup, late_groups
+from distdoctor.straggler.analysis.links import slow_links
 from distdoctor.straggler.analysis.wait_matrix import WaitMatrix, wait_matrix
-from distdoctor.straggler.facts.collectives import CollectiveTimings
+from distdoctor.straggler.facts.collectives import CollectiveTimings, Group
+from distdoctor.straggler.facts.places import Place
 from straggler.simulated_mesh import Mesh, Recorded
 
 # A step of the usual mesh: eleven stretches of own work of 1,000 us. A rank at 1.2 loses 2.2 ms a step.
@@ -291,3 +296,48 @@ def _pipeline(*, slow: tuple[int, int], times: float) -> CollectiveTimings:
         recorded.add([world], ranks, step, clock[None], np.asarray([clock.max() + 500]), step=step)
         clock[:] = clock.max() + 500
     return recorded.timings()
+
+
+@given(st.data())
+def test_whatever_was_recorded_ends_in_figures(data: st.DataObject) -> None:
+    rows = data.draw(
+        st.lists(
+            st.tuples(
+                st.sampled_from((0, 1, 2, 3, 9, -1, 2**31 - 1)),
+                st.integers(-1, 3),
+                st.integers(-1, 3),
+                st.sampled_from((0, 1, 2, 3, -(2**63), 2**63 - 1)),
+                st.floats(width=32),
+                st.sampled_from((-1, 0, 1, 2, 2**62)),
+                st.sampled_from((-1, 0, 1, 1 << 20, 2**63 - 1)),
+                st.floats(),
+            ),
+            max_size=60,
+        )
+    )
+    rank, group, op, seq, duration, step, num_bytes, end = ([row[i] for row in rows] for i in range(8))
+    timings = CollectiveTimings(
+        source="any",
+        places=(Place(rank=0, host="a", coords={"dp": 0}), Place(rank=1, coords={"dp": 1})),
+        groups=(Group(name="a"), Group(name="b", ranks=(0, 1, 1, -5, 10**9)), Group(name="c", size=10**9)),
+        ops=("all_reduce", "send_recv", "broadcast"),
+        rank=np.asarray(rank, np.int32),
+        group=np.asarray(group, np.int32),
+        op=np.asarray(op, np.int32),
+        seq=np.asarray(seq, np.int64),
+        duration_us=np.asarray(duration, np.float32),
+        step=np.asarray(step, np.int64),
+        num_bytes=np.asarray(num_bytes, np.int64),
+        end_s=np.asarray(end, np.float64),
+    )
+    matched = match(timings)
+    if matched is None:
+        assert wait_matrix(timings) is None
+        return
+    told = arrivals_of(matched)
+    assert told.num_last.sum() <= told.num_collectives
+    slow_links(matched)
+    matrix = wait_matrix(timings, matched=matched)
+    if matrix is not None:
+        assert not np.any(np.isinf(matrix.late_ms))
+        late_groups(matrix, matched)

@@ -1,0 +1,433 @@
+"""Which GPU is unlike the others of its model and job in what monitoring recorded? Pure functions over arrays.
+
+Utilisation says nothing here: a collective that waits keeps a GPU at 100 %. What differs between one that works and
+one that waits is how much of it is active, and so its power. Without step times none of this proves a slow rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distdoctor.straggler.analysis.gpu_panel import OneGpu, Panel
+from distdoctor.straggler.analysis.peer_median import MAX_LEFT_OUT, median_of_others, row_medians
+from distdoctor.straggler.facts.telemetry import Metric
+
+# To say who is unlike the others, so many GPUs and so many common bins of time. Our own thresholds.
+MIN_GPUS = 4
+MIN_BINS = 10
+
+# Beyond the peers by so many robust standard deviations of GPUs as well as by the floors below, and in this share of
+# the time by half the floor. Our own thresholds.
+ODD_SCALES = 5.0
+LASTING_SHARE = 0.8
+# At most this share of the GPUs may be the odd ones; more are a group with other work, or the way the job runs.
+ODD_SHARE = 0.25
+
+# GPUs of one model differ: clocks at the same power limit by up to 8 % in published studies of fleets ("Not All GPUs
+# Are Created Equal", SC 2022). Beyond that: our own thresholds.
+FLOORS: Mapping[Metric, float] = {
+    Metric.SM_CLOCK: 0.10,
+    Metric.POWER: 0.15,
+    Metric.SM_ACTIVE: 0.15,
+    Metric.TENSOR_ACTIVE: 0.15,
+}
+TEMPERATURE_FLOOR_C = 10.0
+
+# nvml.h, clocks event reasons. Those that are settings (idle 0x1, application clocks 0x2, display 0x100) are left out.
+REASONS: Mapping[str, int] = {
+    "HW power brake": 0x80,
+    "HW thermal slowdown": 0x40,
+    "HW slowdown": 0x8,
+    "SW thermal slowdown": 0x20,
+    "SW power cap": 0x4,
+    "sync boost": 0x10,
+}
+BY_HARDWARE = frozenset(("HW power brake", "HW thermal slowdown", "HW slowdown"))
+
+# A reason lasts when it is there in this share of the samples under load, and in so many of them. Our own thresholds.
+REASON_SHARE = 0.25
+REASON_SAMPLES = 10
+# It is odd on at most this share of the GPUs: on more it is how they all run.
+REASON_ODD_SHARE = 0.5
+
+# Held back in this share of the time, and by so much more than the peers. Our own thresholds.
+HELD_BACK_SHARE = 0.05
+HELD_BACK_MORE = {Metric.THERMAL_VIOLATION: 0.05, Metric.POWER_VIOLATION: 0.2}
+
+# Errors that were counted while the job ran, on a GPU whose peers counted a tenth or less. Our own threshold.
+MIN_ERRORS = 10
+ERRORS_TIMES = 10
+
+
+class Sign(Enum):
+    """What is unlike the others."""
+
+    THROTTLED = "throttled"
+    POWER_CAPPED = "power capped"
+    SYNC_BOOST = "sync boost"
+    LOW_CLOCK = "low clock"
+    HELD_BY_HEAT = "held back by heat"
+    HELD_BY_POWER = "held back by power"
+    HOT = "hot"
+    WORKS_MORE = "works while others wait"
+    WORKS_LESS = "works less"
+    IDLE = "idle"
+    LINK_ERRORS = "link errors"
+    XID = "Xid"
+    ROW_REMAP = "row remapping failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Oddity:
+    """One GPU in one respect."""
+
+    sign: Sign
+    row: int
+    """Of the panel."""
+    value: float
+    """In the unit of the metric; of reasons and of being held back a share of the time from 0 to 1."""
+    peers: float
+    """The median of the others."""
+    metric: Metric
+    share: float | None = None
+    """In which share of the time."""
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommonReason:
+    """A throttle reason that so many GPUs have that it tells none from the others."""
+
+    reason: str
+    num_gpus: int
+    of: int
+
+
+def odd_gpus(panel: Panel, *, from_s: float | None = None) -> tuple[list[Oddity], list[CommonReason]]:
+    """GPUs that are unlike the others, worst sign first. Only what was recorded from `from_s` on counts, if given.
+
+    Comparisons need `enough(panel)`; reasons, Xids and failed row remaps are told of any GPU.
+    """
+    working = panel.working & _after(panel, from_s)
+    reasons, common = _reasons(panel, from_s)
+    found = [*reasons, *_errors(panel, from_s), *_faults(panel, from_s), *_idle(panel)]
+    if enough(panel, from_s=from_s) is None:
+        found += _held_back(panel, from_s)
+        found += _clock(panel, working)
+        found += _hot(panel, working)
+        found += _activity(panel, working)
+    order = list(Sign)
+    return sorted(found, key=lambda each: (order.index(each.sign), each.row)), common
+
+
+def enough(panel: Panel, *, from_s: float | None = None) -> str | None:
+    """None when GPUs of the panel can be compared; else why not."""
+    num = int(panel.belongs.sum())
+    model = panel.model or "unknown model"
+    if num == 0:
+        return f"{model}: no GPU is under load in this time"
+    if num < MIN_GPUS:
+        return f"{model}: {num} GPU{'s' if num > 1 else ''} under load, {MIN_GPUS} are needed to tell which is unlike the others"
+    bins = int(np.sum(panel.working[panel.belongs].sum(axis=0)[_after(panel, from_s)] >= MIN_GPUS))
+    if bins < MIN_BINS:
+        return (
+            f"{model}: samples of {bins} stretches of {panel.width_s:.0f} s under load, {MIN_BINS} are needed"
+        )
+    return None
+
+
+def relative_to_others(table: NDArray[np.float32], use: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """(gpus, bins): value over the median of the others in the same bin; NaN where either is missing."""
+    block = np.where(use, table, np.float32(np.nan)).astype(np.float32)
+    others = _others(block)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratio = block / others
+    ratio[~np.isfinite(ratio)] = np.nan
+    return np.asarray(ratio)
+
+
+def _others(block: NDArray[np.float32]) -> NDArray[np.float32]:
+    if len(block) <= MAX_LEFT_OUT:
+        return median_of_others(block)
+    return np.broadcast_to(row_medians(np.ascontiguousarray(block.T)), block.shape)
+
+
+def _after(panel: Panel, from_s: float | None) -> NDArray[np.bool_]:
+    begins = panel.begin_s + panel.width_s * np.arange(len(panel.active))
+    return np.asarray(begins >= from_s) if from_s is not None else np.ones(len(begins), dtype=bool)
+
+
+def _odd_rows(ratio: NDArray[np.float32], floor: float, sign: int) -> list[tuple[int, float, float]]:
+    """Rows beyond the floor in the direction of `sign`: (row, effect, share of the time)."""
+    effects = row_medians(ratio - 1)
+    num_bins = np.sum(~np.isnan(ratio), axis=1)
+    known = np.isfinite(effects) & (num_bins >= MIN_BINS)
+    if known.sum() < MIN_GPUS:
+        return []
+    seen = effects[known]
+    scale = 1.4826 * float(np.median(np.abs(seen - np.median(seen))))
+    least = max(floor, ODD_SCALES * scale)
+    with np.errstate(invalid="ignore"):
+        lasting = np.sum(sign * (ratio - 1) >= floor / 2, axis=1) / np.maximum(num_bins, 1)
+        odd = known & (sign * effects >= least) & (lasting >= LASTING_SHARE)
+    if odd.sum() > ODD_SHARE * known.sum():
+        return []
+    return [(int(row), float(effects[row]), float(lasting[row])) for row in np.flatnonzero(odd)]
+
+
+def _gauges(
+    panel: Panel, working: NDArray[np.bool_], metric: Metric, direction: int, sign: Sign
+) -> list[Oddity]:
+    table = panel.values.get(metric)
+    if table is None:
+        return []
+    ratio = relative_to_others(table, working)
+    middle = row_medians(np.where(working, table, np.float32(np.nan)))
+    found = []
+    for row, effect, share in _odd_rows(ratio, FLOORS[metric], direction):
+        value = float(middle[row])
+        found.append(
+            Oddity(sign=sign, row=row, value=value, peers=value / (1 + effect), metric=metric, share=share)
+        )
+    return found
+
+
+def _clock(panel: Panel, working: NDArray[np.bool_]) -> list[Oddity]:
+    return _gauges(panel, working, Metric.SM_CLOCK, -1, Sign.LOW_CLOCK)
+
+
+def _activity(panel: Panel, working: NDArray[np.bool_]) -> list[Oddity]:
+    """Who works while the others wait, or less than they do; activity itself where it is recorded, and power."""
+    found: list[Oddity] = []
+    for metric in (Metric.SM_ACTIVE, Metric.TENSOR_ACTIVE, Metric.POWER):
+        found += _gauges(panel, working, metric, +1, Sign.WORKS_MORE)
+        found += _gauges(panel, working, metric, -1, Sign.WORKS_LESS)
+    return found
+
+
+def _hot(panel: Panel, working: NDArray[np.bool_]) -> list[Oddity]:
+    table = panel.values.get(Metric.TEMPERATURE)
+    if table is None:
+        return []
+    block = np.where(working, table, np.float32(np.nan)).astype(np.float32)
+    above = block - _others(block)
+    middle = row_medians(block)
+    # As a share of the floor, so that the rule for ratios holds: 1 + excess / 10 C.
+    rows = _odd_rows(np.asarray(1 + above / np.float32(TEMPERATURE_FLOOR_C)), 1.0, +1)
+    return [
+        Oddity(
+            sign=Sign.HOT,
+            row=row,
+            value=float(middle[row]),
+            peers=float(middle[row]) - effect * TEMPERATURE_FLOOR_C,
+            metric=Metric.TEMPERATURE,
+            share=share,
+        )
+        for row, effect, share in rows
+    ]
+
+
+def _reasons(panel: Panel, from_s: float | None) -> tuple[list[Oddity], list[CommonReason]]:
+    """Reasons that last on few GPUs, and those that last on many."""
+    shares: dict[str, dict[int, float]] = {name: {} for name in REASONS}
+    lasting: dict[str, set[int]] = {name: set() for name in REASONS}
+    for row, one in enumerate(panel.gpus):
+        if not panel.belongs[row]:
+            continue
+        masks = _under_load(panel, one, Metric.THROTTLE_REASONS, from_s)[1].astype(np.int64)
+        if not len(masks):
+            continue
+        for name, bit in REASONS.items():
+            count = int(np.sum((masks & bit) != 0))
+            shares[name][row] = count / len(masks)
+            if count >= REASON_SAMPLES and count >= REASON_SHARE * len(masks):
+                lasting[name].add(row)
+    found, common = [], []
+    for name, rows in lasting.items():
+        told = shares[name]
+        if len(rows) > REASON_ODD_SHARE * len(told) and len(told) > 1:
+            common.append(CommonReason(reason=name, num_gpus=len(rows), of=len(told)))
+            continue
+        for row in sorted(rows):
+            others = [share for other, share in told.items() if other != row]
+            found.append(
+                Oddity(
+                    sign=_sign_of(name),
+                    row=row,
+                    value=told[row],
+                    peers=float(np.median(others)) if others else float("nan"),
+                    metric=Metric.THROTTLE_REASONS,
+                    share=told[row],
+                    reason=name,
+                )
+            )
+    return found, common
+
+
+def _sign_of(reason: str) -> Sign:
+    if reason == "SW power cap":
+        return Sign.POWER_CAPPED
+    return Sign.SYNC_BOOST if reason == "sync boost" else Sign.THROTTLED
+
+
+def _under_load(
+    panel: Panel, one: OneGpu, metric: Metric, from_s: float | None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    times, values = one.samples.get(metric, (np.empty(0), np.empty(0)))
+    keep = panel.is_active_at(times)
+    if from_s is not None:
+        keep &= times >= from_s
+    return times[keep], values[keep]
+
+
+def growth(times_s: NDArray[np.float64], values: NDArray[np.float64]) -> tuple[float, float]:
+    """By how much a counter grew, and over how many seconds. What follows a reset counts from there."""
+    if len(values) < 2:
+        return 0.0, 0.0
+    steps = np.diff(values)
+    return float(np.sum(steps[steps > 0])), float(times_s[-1] - times_s[0])
+
+
+def _growths(panel: Panel, metric: Metric, from_s: float | None) -> dict[int, tuple[float, float]]:
+    told = {}
+    for row, one in enumerate(panel.gpus):
+        if panel.belongs[row] and metric in one.samples:
+            grown, seconds = growth(*_under_load(panel, one, metric, from_s))
+            if seconds > 0:
+                told[row] = (grown, seconds)
+    return told
+
+
+def _held_back(panel: Panel, from_s: float | None) -> list[Oddity]:
+    """Shares of the time from the driver's counters of nanoseconds; shares above 1 are another unit, and none."""
+    found = []
+    for metric, sign in (
+        (Metric.THERMAL_VIOLATION, Sign.HELD_BY_HEAT),
+        (Metric.POWER_VIOLATION, Sign.HELD_BY_POWER),
+    ):
+        shares = {row: grown / 1e9 / s for row, (grown, s) in _growths(panel, metric, from_s).items()}
+        if len(shares) < MIN_GPUS or max(shares.values()) > 1.05:
+            continue
+        odd = []
+        for row, share in shares.items():
+            peers = float(np.median([other for each, other in shares.items() if each != row]))
+            if share >= HELD_BACK_SHARE and share - peers >= HELD_BACK_MORE[metric]:
+                odd.append(Oddity(sign=sign, row=row, value=share, peers=peers, metric=metric, share=share))
+        if len(odd) <= ODD_SHARE * len(shares):
+            found += odd
+    return found
+
+
+def _errors(panel: Panel, from_s: float | None) -> list[Oddity]:
+    found = []
+    for metric in (Metric.NVLINK_ERRORS, Metric.PCIE_REPLAYS):
+        grown = {row: count for row, (count, _) in _growths(panel, metric, from_s).items()}
+        for row, count in grown.items():
+            others = [other for each, other in grown.items() if each != row]
+            peers = float(np.median(others)) if others else 0.0
+            if others and count >= MIN_ERRORS and count >= ERRORS_TIMES * peers:
+                found.append(Oddity(sign=Sign.LINK_ERRORS, row=row, value=count, peers=peers, metric=metric))
+    return found
+
+
+def _faults(panel: Panel, from_s: float | None) -> list[Oddity]:
+    """The last Xid, where it came up during the recording, and failed row remaps."""
+    found = []
+    for row, one in enumerate(panel.gpus):
+        times, values = one.samples.get(Metric.XID, (np.empty(0), np.empty(0)))
+        if len(values) and values[-1] > 0 and _appeared(times, values, from_s):
+            found.append(
+                Oddity(sign=Sign.XID, row=row, value=float(values[-1]), peers=0.0, metric=Metric.XID)
+            )
+        _, flags = one.samples.get(Metric.ROW_REMAP_FAILURE, (np.empty(0), np.empty(0)))
+        if len(flags) and flags[-1] > 0:
+            found.append(
+                Oddity(
+                    sign=Sign.ROW_REMAP,
+                    row=row,
+                    value=float(flags[-1]),
+                    peers=0.0,
+                    metric=Metric.ROW_REMAP_FAILURE,
+                )
+            )
+    return found
+
+
+def _appeared(times: NDArray[np.float64], values: NDArray[np.float64], from_s: float | None) -> bool:
+    """The gauge keeps the last Xid for ever: only a change within the time looked at belongs to it."""
+    changed = np.flatnonzero(values[1:] != values[:-1]) + 1
+    if from_s is not None:
+        changed = changed[times[changed] >= from_s]
+    return len(changed) > 0
+
+
+def _idle(panel: Panel) -> list[Oddity]:
+    """GPUs that do nothing although the evidence says that they belong to the job whose others work."""
+    if panel.job is None or panel.belongs.sum() < MIN_GPUS:
+        return []
+    rows = np.flatnonzero(panel.idle)
+    if len(rows) > ODD_SHARE * len(panel.gpus):
+        return []
+    table = panel.values.get(Metric.UTILISATION)
+    if table is None:
+        return []
+    middle = row_medians(np.where(panel.active, table, np.float32(np.nan)).astype(np.float32))
+    peers = float(np.median(middle[panel.belongs]))
+    return [
+        Oddity(sign=Sign.IDLE, row=int(row), value=float(middle[row]), peers=peers, metric=Metric.UTILISATION)
+        for row in rows
+        if np.isfinite(middle[row])
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What a GPU did before and after a time, as a share of what the others did; both are medians."""
+
+    row: int
+    metric: Metric
+    before: float
+    """0.99: 1 % less than the others."""
+    after: float
+
+
+def changes(panel: Panel, around_s: float, metrics: Sequence[Metric] = tuple(FLOORS)) -> list[Change]:
+    """GPUs that were like the others and no longer are, or the reverse; needs `MIN_BINS` on both sides."""
+    after = _after(panel, around_s)
+    found = []
+    for metric in metrics:
+        table = panel.values.get(metric)
+        if table is None:
+            continue
+        ratio = relative_to_others(table, panel.working)
+        before_enough = np.sum(~np.isnan(ratio[:, ~after]), axis=1) >= MIN_BINS
+        after_enough = np.sum(~np.isnan(ratio[:, after]), axis=1) >= MIN_BINS
+        first, second = row_medians(ratio[:, ~after]), row_medians(ratio[:, after])
+        for row in np.flatnonzero(before_enough & after_enough):
+            if abs(float(second[row]) / float(first[row]) - 1) >= FLOORS[metric]:
+                found.append(
+                    Change(row=int(row), metric=metric, before=float(first[row]), after=float(second[row]))
+                )
+    return found
+
+
+def common_change(panel: Panel, around_s: float, metric: Metric) -> tuple[float, float] | None:
+    """Median of all working GPUs before and after; None when too little was recorded on a side."""
+    table = panel.values.get(metric)
+    if table is None:
+        return None
+    block = np.where(panel.working, table, np.float32(np.nan))
+    after = _after(panel, around_s)
+    sides = []
+    for side in (~after, after):
+        per_bin = row_medians(np.ascontiguousarray(block[:, side].T).astype(np.float32))
+        seen = per_bin[np.isfinite(per_bin)]
+        if len(seen) < MIN_BINS:
+            return None
+        sides.append(float(np.median(seen)))
+    return sides[0], sides[1]

@@ -1,0 +1,475 @@
+"""GPUs that monitoring shows unlike their peers, and what telemetry can never show."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distdoctor.report.checking import Found, NotSeen, Outcome, Passed, finding_of
+from distdoctor.report.model import Confidence, GpuRef, Severity
+from distdoctor.straggler.analysis.gpu_telemetry import growth
+from distdoctor.straggler.checks.telemetry_findings import CHECK_ID, telemetry_outcomes
+from distdoctor.straggler.facts.telemetry import GpuSeries, Metric, Telemetry
+from straggler.monitored_gpus import BEGIN_S, IDLE, INTERVAL_S, Values, from_time, growing, telemetry
+
+HW_THERMAL, HW_SLOWDOWN, POWER_BRAKE, SW_THERMAL, SW_POWER_CAP = 0x40, 0x8, 0x80, 0x20, 0x4
+SYNC_BOOST = 0x10
+
+Unlike = Mapping[int, Mapping[Metric, Values]]
+
+
+def found_in(outcomes: Sequence[Outcome]) -> list[Found]:
+    return [each for each in outcomes if isinstance(each, Found)]
+
+
+def only(outcomes: Sequence[Outcome]) -> Found:
+    (found,) = found_in(outcomes)
+    return found
+
+
+def reasons_of(outcomes: Sequence[Outcome]) -> str:
+    return "; ".join(each.unread.reason for each in outcomes if isinstance(each, NotSeen))
+
+
+def gpus_named(found: Found) -> list[tuple[str | None, int | None]]:
+    return [(gpu.host, gpu.index) for gpu in found.scope.gpus]
+
+
+# --- fires ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mask", [HW_THERMAL | HW_SLOWDOWN, POWER_BRAKE | HW_SLOWDOWN, HW_SLOWDOWN])
+def test_a_gpu_that_hardware_holds_back_is_named_with_high_confidence(mask: int) -> None:
+    unlike: Unlike = {3: {Metric.THROTTLE_REASONS: mask, Metric.SM_CLOCK: 1065, Metric.TEMPERATURE: 87}}
+    found = only(telemetry_outcomes(telemetry(unlike=unlike)))
+
+    assert gpus_named(found) == [("host-a", 3)]
+    assert (found.severity, found.confidence) == (Severity.WARNING, Confidence.HIGH)
+    assert found.title.startswith("GPU 3 of host-a is held back: HW")
+    assert any(re.search(r"SM clock 10\d\d MHz, the others 17\d\d MHz", each.text) for each in found.evidence)
+    assert "lead" in found.explanation
+
+
+def test_a_lone_gpu_held_back_by_hardware_is_told_and_not_compared() -> None:
+    outcomes = telemetry_outcomes(telemetry(1, unlike={0: {Metric.THROTTLE_REASONS: HW_THERMAL}}))
+
+    assert only(outcomes).confidence is Confidence.MEDIUM
+    assert "4 are needed" in reasons_of(outcomes)
+
+
+def test_throttling_that_does_not_last_is_silent() -> None:
+    def now_and_then(times: np.ndarray) -> np.ndarray:
+        return np.where(np.arange(len(times)) % 10 == 0, HW_SLOWDOWN, 0).astype(float)
+
+    assert not found_in(telemetry_outcomes(telemetry(unlike={3: {Metric.THROTTLE_REASONS: now_and_then}})))
+
+
+def test_the_drivers_thermal_slowdown_is_medium() -> None:
+    found = only(telemetry_outcomes(telemetry(unlike={3: {Metric.THROTTLE_REASONS: SW_THERMAL}})))
+
+    assert (found.severity, found.confidence) == (Severity.WARNING, Confidence.MEDIUM)
+
+
+def test_a_gpu_with_a_lower_power_limit_is_named_with_both_limits() -> None:
+    unlike: Unlike = {
+        5: {
+            Metric.THROTTLE_REASONS: SW_POWER_CAP,
+            Metric.POWER_LIMIT: 500,
+            Metric.POWER: 499,
+            Metric.SM_CLOCK: 1410,
+        }
+    }
+    found = only(telemetry_outcomes(telemetry(unlike=unlike)))
+
+    assert gpus_named(found) == [("host-a", 5)]
+    assert (found.severity, found.confidence) == (Severity.WARNING, Confidence.MEDIUM)
+    assert any("power limit 500 W, the others 700 W" in each.text for each in found.evidence)
+
+
+def test_a_culprit_among_waiting_victims_is_a_lead() -> None:
+    waiting: Mapping[Metric, Values] = {Metric.POWER: 430, Metric.SM_ACTIVE: 0.4, Metric.SM_CLOCK: 1900}
+    working: Unlike = {6: {Metric.POWER: 640, Metric.SM_ACTIVE: 0.75, Metric.SM_CLOCK: 1850}}
+    found = only(telemetry_outcomes(telemetry(everybody=waiting, unlike=working)))
+
+    assert gpus_named(found) == [("host-a", 6)]
+    assert found.title == "GPU 6 of host-a works while the others seem to wait"
+    assert (found.severity, found.confidence) == (Severity.WARNING, Confidence.MEDIUM)
+    assert "step times decide" in found.explanation
+
+
+def test_by_power_alone_a_culprit_is_a_weak_lead() -> None:
+    waiting: Mapping[Metric, Values] = {Metric.POWER: 430}
+    metrics = (Metric.POWER, Metric.UTILISATION, Metric.SM_CLOCK)
+    found = only(
+        telemetry_outcomes(telemetry(everybody=waiting, unlike={6: {Metric.POWER: 640}}, metrics=metrics))
+    )
+
+    assert (found.severity, found.confidence) == (Severity.INFO, Confidence.LOW)
+
+
+def test_a_gpu_with_low_clocks_that_is_active_is_medium() -> None:
+    unlike: Unlike = {2: {Metric.SM_CLOCK: 1200, Metric.SM_ACTIVE: 0.85, Metric.POWER: 450}}
+    found = only(telemetry_outcomes(telemetry(unlike=unlike)))
+
+    assert re.fullmatch(r"GPU 2 of host-a runs at 1[12]\d\d MHz, the others at 17\d\d MHz", found.title)
+    assert found.confidence is Confidence.MEDIUM
+
+
+def test_a_gpu_with_low_clocks_that_does_little_is_a_weak_lead() -> None:
+    unlike: Unlike = {2: {Metric.SM_CLOCK: 1200, Metric.SM_ACTIVE: 0.1, Metric.POWER: 250}}
+    found = only(telemetry_outcomes(telemetry(unlike=unlike)))
+
+    assert (found.severity, found.confidence) == (Severity.INFO, Confidence.LOW)
+
+
+def test_without_a_job_in_the_evidence_comparisons_are_weaker() -> None:
+    found = only(telemetry_outcomes(telemetry(unlike={2: {Metric.SM_CLOCK: 1200}}, job=None)))
+
+    assert found.confidence is Confidence.LOW
+    assert "does not tell which GPUs are one job" in found.explanation
+
+
+def test_a_gpu_that_idles_within_the_job_is_a_lead() -> None:
+    found = only(telemetry_outcomes(telemetry(unlike={4: IDLE})))
+
+    assert found.title == "GPU 4 of host-a is idle while the others of the job are busy"
+    assert (found.severity, found.confidence) == (Severity.INFO, Confidence.LOW)
+
+
+def test_a_gpu_held_back_by_heat_by_its_counter_is_named() -> None:
+    everybody: Mapping[Metric, Values] = {Metric.THERMAL_VIOLATION: growing(0)}
+    unlike: Unlike = {1: {Metric.THERMAL_VIOLATION: growing(0.3e9)}}
+    found = only(telemetry_outcomes(telemetry(everybody=everybody, unlike=unlike)))
+
+    assert found.title == "GPU 1 of host-a is held back by heat in 30% of the time"
+    assert found.confidence is Confidence.MEDIUM
+
+
+def test_counters_in_an_unknown_unit_are_not_read_as_time() -> None:
+    unlike: Unlike = {1: {Metric.THERMAL_VIOLATION: growing(5e12)}}
+    everybody: Mapping[Metric, Values] = {Metric.THERMAL_VIOLATION: growing(0)}
+
+    assert not found_in(telemetry_outcomes(telemetry(everybody=everybody, unlike=unlike)))
+
+
+def test_all_held_back_by_power_alike_are_silent() -> None:
+    everybody: Mapping[Metric, Values] = {Metric.POWER_VIOLATION: growing(0.6e9)}
+
+    assert not found_in(telemetry_outcomes(telemetry(everybody=everybody)))
+
+
+def test_a_hot_gpu_is_a_weak_lead() -> None:
+    found = only(telemetry_outcomes(telemetry(unlike={7: {Metric.TEMPERATURE: 82}})))
+
+    assert re.fullmatch(r"GPU 7 of host-a is at 8[123] °C, the others at 6[345] °C", found.title)
+    assert (found.severity, found.confidence) == (Severity.INFO, Confidence.LOW)
+
+
+def test_link_errors_on_one_gpu_are_told_and_on_all_are_not() -> None:
+    everybody: Mapping[Metric, Values] = {Metric.NVLINK_ERRORS: growing(0)}
+    one: Unlike = {0: {Metric.NVLINK_ERRORS: growing(0.5)}}
+    found = only(telemetry_outcomes(telemetry(everybody=everybody, unlike=one)))
+
+    assert "NVLink errors" in found.title
+    assert not found_in(telemetry_outcomes(telemetry(everybody={Metric.NVLINK_ERRORS: growing(0.5)})))
+
+
+@pytest.mark.parametrize(("xid", "severity"), [(79, Severity.WARNING), (31, Severity.INFO)])
+def test_an_xid_that_came_up_meanwhile_is_told(xid: int, severity: Severity) -> None:
+    everybody: Mapping[Metric, Values] = {Metric.XID: 0}
+    unlike: Unlike = {2: {Metric.XID: from_time(BEGIN_S + 600, 0, xid)}}
+    found = only(telemetry_outcomes(telemetry(everybody=everybody, unlike=unlike)))
+
+    assert found.title == f"GPU 2 of host-a has reported Xid {xid}"
+    assert found.severity is severity
+
+
+def test_an_xid_from_before_the_recording_is_silent() -> None:
+    assert not found_in(telemetry_outcomes(telemetry(unlike={2: {Metric.XID: 79}})))
+
+
+def test_a_failed_row_remap_is_told() -> None:
+    found = only(telemetry_outcomes(telemetry(unlike={2: {Metric.ROW_REMAP_FAILURE: 1}})))
+
+    assert (found.severity, found.confidence) == (Severity.WARNING, Confidence.MEDIUM)
+
+
+def test_gpus_of_one_host_with_the_same_sign_are_one_finding() -> None:
+    unlike: Unlike = {
+        gpu: {Metric.THROTTLE_REASONS: POWER_BRAKE, Metric.SM_CLOCK: 900} for gpu in range(8, 16)
+    }
+    found = only(telemetry_outcomes(telemetry(64, unlike=unlike)))
+
+    assert found.title == "GPUs 0-7 of host-b are held back: HW power brake"
+    assert found.scope.hosts == ("host-b",)
+    assert len(found.scope.gpus) == 8
+
+
+# --- silent ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_alike_gpus_are_not_called_healthy(seed: int) -> None:
+    (outcome,) = telemetry_outcomes(telemetry(16, seed=seed))
+
+    assert isinstance(outcome, Passed)
+    assert outcome.detail.startswith("not shown by telemetry: 16 NVIDIA H100")
+    assert outcome.detail.endswith("telemetry alone cannot prove that no rank is slow")
+    assert "healthy" not in outcome.detail
+
+
+def test_all_at_their_power_limit_is_how_full_load_looks() -> None:
+    everybody: Mapping[Metric, Values] = {Metric.THROTTLE_REASONS: SW_POWER_CAP, Metric.POWER: 698}
+    (outcome,) = telemetry_outcomes(telemetry(everybody=everybody))
+
+    assert isinstance(outcome, Passed)
+    assert "SW power cap on 8 of 8, normal under full load" in outcome.detail
+
+
+def test_all_throttled_by_heat_slows_the_job_and_names_no_gpu() -> None:
+    everybody: Mapping[Metric, Values] = {Metric.THROTTLE_REASONS: HW_THERMAL, Metric.SM_CLOCK: 1000}
+    found = only(telemetry_outcomes(telemetry(everybody=everybody)))
+
+    assert found.title == "8 of 8 GPUs are held back alike: HW thermal slowdown"
+    assert found.scope.gpus == ()
+    assert found.confidence is Confidence.MEDIUM
+    assert "no straggler" in found.explanation
+
+
+def test_an_idle_gpu_of_no_job_is_taken_as_not_part_of_it() -> None:
+    (outcome,) = telemetry_outcomes(telemetry(9, unlike={8: IDLE}, job=None, gpus_per_host=9))
+
+    assert isinstance(outcome, Passed)
+    assert "1 more were not under load" in outcome.detail
+
+
+def test_low_clocks_while_idle_are_no_fault() -> None:
+    """A quarter of the time all idle; one idles longer at first."""
+
+    def clock(times: np.ndarray) -> np.ndarray:
+        return np.where(times < BEGIN_S + 500, 345.0, 1755.0)
+
+    def busy(times: np.ndarray) -> np.ndarray:
+        return np.where(times < BEGIN_S + 500, 0.0, 100.0)
+
+    unlike: Unlike = {3: {Metric.SM_CLOCK: clock, Metric.UTILISATION: busy}}
+    assert not found_in(
+        telemetry_outcomes(telemetry(unlike=unlike, metrics=(Metric.SM_CLOCK, Metric.UTILISATION)))
+    )
+
+
+def test_half_of_the_gpus_unlike_the_others_is_a_kind_of_work() -> None:
+    stages: Unlike = {gpu: {Metric.POWER: 450, Metric.SM_ACTIVE: 0.4} for gpu in range(8, 16)}
+
+    assert not found_in(telemetry_outcomes(telemetry(16, unlike=stages)))
+
+
+def test_clocks_that_differ_by_five_per_cent_are_silent() -> None:
+    assert not found_in(telemetry_outcomes(telemetry(unlike={3: {Metric.SM_CLOCK: 1667}})))
+
+
+# --- missing --------------------------------------------------------------------------------------------------
+
+
+def test_nothing_recorded_is_not_seen() -> None:
+    (outcome,) = telemetry_outcomes(Telemetry(source="Prometheus", path="x", series=()))
+
+    assert isinstance(outcome, NotSeen)
+    assert outcome.unread.how is not None
+
+
+def test_one_gpu_has_no_peers() -> None:
+    (outcome,) = telemetry_outcomes(telemetry(1))
+
+    assert isinstance(outcome, NotSeen)
+    assert "1 GPU under load, 4 are needed" in outcome.unread.reason
+
+
+def test_models_are_not_compared_with_one_another() -> None:
+    models = {gpu: "NVIDIA A100-SXM4-80GB" if gpu < 3 else "NVIDIA H100 80GB HBM3" for gpu in range(8)}
+    outcomes = telemetry_outcomes(
+        telemetry(model=models, unlike={gpu: {Metric.SM_CLOCK: 1200} for gpu in range(3)})
+    )
+
+    assert not found_in(outcomes)
+    assert "NVIDIA A100-SXM4-80GB: 3 GPUs under load, 4 are needed" in reasons_of(outcomes)
+    assert any(isinstance(each, Passed) for each in outcomes)
+
+
+def test_jobs_are_not_compared_with_one_another() -> None:
+    jobs = {gpu: "a" if gpu < 4 else "b" for gpu in range(8)}
+    outcomes = telemetry_outcomes(
+        telemetry(job=jobs, unlike={gpu: {Metric.SM_CLOCK: 1200} for gpu in range(4)})
+    )
+
+    assert [type(each) for each in outcomes] == [Passed, Passed]
+
+
+def test_few_samples_are_not_judged() -> None:
+    (outcome,) = telemetry_outcomes(telemetry(num_samples=12, unlike={3: {Metric.SM_CLOCK: 900}}))
+
+    assert isinstance(outcome, NotSeen)
+    assert "10 are needed" in outcome.unread.reason
+
+
+def test_an_idle_export_is_not_seen() -> None:
+    (outcome,) = telemetry_outcomes(telemetry(everybody=IDLE))
+
+    assert isinstance(outcome, NotSeen)
+    assert "no GPU is under load" in outcome.unread.reason
+
+
+def test_mig_slices_are_not_judged() -> None:
+    one = telemetry()
+    again = telemetry(seed=2)
+    outcomes = telemetry_outcomes([one, again])
+
+    assert not found_in(outcomes)
+    assert "MIG" in reasons_of(outcomes)
+
+
+def test_a_gpu_that_stopped_reporting_is_named_as_not_seen() -> None:
+    whole = telemetry()
+    cut = tuple(
+        replace(each, utc_s=each.utc_s[:30], values=each.values[:30]) if each.gpu.index == 5 else each
+        for each in whole.series
+    )
+    outcomes = telemetry_outcomes(replace(whole, series=cut))
+
+    assert "GPU 5 of host-a: samples in less than half" in reasons_of(outcomes)
+    assert not found_in(outcomes)
+
+
+def test_without_clocks_and_reasons_their_lack_is_told() -> None:
+    outcomes = telemetry_outcomes(telemetry(metrics=(Metric.POWER, Metric.UTILISATION)))
+
+    assert "neither SM clocks nor throttle reasons" in reasons_of(outcomes)
+
+
+def test_broken_samples_are_left_out_and_counted() -> None:
+    def broken(times: np.ndarray) -> np.ndarray:
+        values = np.full(len(times), 1755.0)
+        values[::7] = [np.nan, np.inf, -5, 0, 1e308, 2.0**63][:1] * len(values[::7])
+        values[3::7] = 2.0**63
+        return values
+
+    (outcome,) = telemetry_outcomes(telemetry(unlike={3: {Metric.SM_CLOCK: broken}}))
+
+    assert isinstance(outcome, Passed)
+    assert "broken samples were left out" in outcome.detail
+
+
+def test_hosts_of_an_absurd_span_of_time_are_read_in_bounded_memory() -> None:
+    whole = telemetry()
+    first = whole.series[0]
+    far = replace(first, utc_s=np.append(first.utc_s, 1e15), values=np.append(first.values, 1755.0))
+    outcomes = telemetry_outcomes(replace(whole, series=(far, *whole.series[1:])))
+
+    assert not found_in(outcomes)
+
+
+# --- around a time --------------------------------------------------------------------------------------------
+
+MIDDLE_S = BEGIN_S + INTERVAL_S * 60
+
+
+def test_a_clock_that_fell_at_that_time_is_set_beside_before() -> None:
+    unlike: Unlike = {3: {Metric.SM_CLOCK: from_time(MIDDLE_S, 1755, 1100)}}
+    found = only(telemetry_outcomes(telemetry(unlike=unlike), around_s=MIDDLE_S))
+
+    assert gpus_named(found) == [("host-a", 3)]
+    assert any(
+        "was 100% of the others' before that time and is 63% after it" in each.text for each in found.evidence
+    )
+
+
+def test_a_clock_that_was_low_all_along_is_said_so() -> None:
+    found = only(telemetry_outcomes(telemetry(unlike={3: {Metric.SM_CLOCK: 1100}}), around_s=MIDDLE_S))
+
+    assert any("no different beside the others before" in each.text for each in found.evidence)
+
+
+def test_what_was_over_before_that_time_is_silent() -> None:
+    unlike: Unlike = {3: {Metric.SM_CLOCK: from_time(MIDDLE_S, 1100, 1755)}}
+
+    assert not found_in(telemetry_outcomes(telemetry(unlike=unlike), around_s=MIDDLE_S))
+
+
+def test_clocks_of_all_that_fell_at_that_time_are_the_jobs() -> None:
+    found = only(
+        telemetry_outcomes(
+            telemetry(everybody={Metric.SM_CLOCK: from_time(MIDDLE_S, 1755, 1300)}), around_s=MIDDLE_S
+        )
+    )
+
+    assert found.title.startswith("SM clocks of all GPUs fell from 175")
+    assert found.severity is Severity.INFO
+    assert found.scope.gpus == ()
+
+
+def test_a_time_outside_the_recording_is_not_seen() -> None:
+    (outcome,) = telemetry_outcomes(telemetry(), around_s=BEGIN_S - 86_400)
+
+    assert isinstance(outcome, NotSeen)
+
+
+# --- for all --------------------------------------------------------------------------------------------------
+
+
+def test_findings_hold_the_promises_of_a_report() -> None:
+    cases: list[Unlike] = [
+        {3: {Metric.THROTTLE_REASONS: HW_THERMAL}},
+        {3: {Metric.THROTTLE_REASONS: SYNC_BOOST}},
+        {3: {Metric.SM_CLOCK: 900, Metric.POWER: 300}},
+        {3: IDLE},
+        {3: {Metric.POWER: 300, Metric.SM_ACTIVE: 0.2}},
+        {3: {Metric.TEMPERATURE: 90}},
+    ]
+    for unlike in cases:
+        finding = finding_of(CHECK_ID, only(telemetry_outcomes(telemetry(unlike=unlike))))
+        assert finding.severity is not Severity.CRITICAL
+        assert len(finding.title) <= 80
+        assert finding.actions
+        assert all(each.source for each in finding.evidence)
+        assert "host-a" not in finding.fingerprint
+
+
+def test_a_counter_that_was_reset_counts_on() -> None:
+    times = np.arange(5.0)
+
+    assert growth(times, np.asarray([100.0, 110.0, 0.0, 5.0, 7.0])) == (17.0, 4.0)
+    assert growth(times[:1], np.asarray([3.0])) == (0.0, 0.0)
+
+
+@given(st.data())
+def test_whatever_was_exported_ends_in_outcomes(data: st.DataObject) -> None:
+    number = st.floats(width=64) | st.sampled_from((0.0, 1.0, 100.0, 64.0, 1755.0, -1.0, 2.0**63))
+    series = data.draw(
+        st.lists(
+            st.builds(
+                lambda metric, index, job, pairs: GpuSeries(
+                    metric=metric,
+                    gpu=GpuRef(host=None if index == 5 else "h", index=None if index > 3 else index),
+                    utc_s=np.asarray([time for time, _ in pairs], np.float64),
+                    values=np.asarray([value for _, value in pairs], np.float64),
+                    job=job,
+                ),
+                st.sampled_from(list(Metric)),
+                st.integers(0, 5),
+                st.sampled_from((None, "a")),
+                st.lists(st.tuples(st.floats(0, 1e4) | number, number), max_size=40),
+            ),
+            max_size=30,
+        )
+    )
+    around_s = data.draw(st.none() | st.floats(0, 1e4))
+
+    outcomes = telemetry_outcomes(Telemetry(source="x", path="x", series=tuple(series)), around_s=around_s)
+    assert outcomes
+    assert all(each.severity is not Severity.CRITICAL for each in found_in(outcomes))
