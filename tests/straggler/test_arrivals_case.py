@@ -16,6 +16,8 @@ from distdoctor.straggler.analysis.links import slow_links
 from distdoctor.straggler.analysis.wait_matrix import wait_matrix
 from distdoctor.straggler.facts.collectives import CollectiveTimings, Group
 from distdoctor.straggler.facts.places import Place
+from distdoctor.straggler.readers.base import ReadOptions
+from distdoctor.straggler.readers.kineto import KINETO
 
 CASE = Path(__file__).parents[2].parent / "shared" / "cases" / "straggler" / "param" / "dlrm_kineto.tar.gz"
 
@@ -74,6 +76,28 @@ def test_who_came_last_is_told_as_it_was(timings: CollectiveTimings) -> None:
         4: 1,
     }
     assert told.num.tolist() == [8] * 8
+
+
+def test_the_reader_of_traces_leads_to_the_same_order_of_arrival(tmp_path: Path) -> None:
+    if not CASE.is_file():
+        pytest.skip("no ../shared/cases beside the project: real arrivals are not tested")
+    paths = []
+    with tarfile.open(CASE) as archive:
+        for member in archive.getmembers():
+            file = archive.extractfile(member) if member.name.endswith(".json") else None
+            if file is not None:
+                paths.append(tmp_path / Path(member.name).name)
+                paths[-1].write_bytes(file.read())
+    (read,) = KINETO.read([str(path) for path in sorted(paths)], ReadOptions()).collectives
+    matched = match(read)
+    assert matched is not None
+    told = arrivals_of(matched)
+
+    assert {rank: int(n) for rank, n in zip(told.ranks, told.num_last, strict=True) if n} == {
+        7: 5,
+        5: 2,
+        4: 1,
+    }
 
 
 def test_one_step_gives_one_column_and_no_group_or_link(timings: CollectiveTimings) -> None:

@@ -136,7 +136,7 @@ def match(timings: CollectiveTimings) -> Matched | None:
     differs = (op != np.maximum.reduceat(ops, begins)) & (op_class != OpClass.POINT_TO_POINT)
     damaged = differs | np.logical_or.reduceat(twice | ~sound, begins)
 
-    members, sizes, assumed = _members(timings, ranks, index_of_rank, timings.group[rows], rank_index)
+    members, sizes, assumed = _members(timings, ranks, timings.group[rows], rank_index)
     group = timings.group[rows[begins]]
     seq = timings.seq[rows[begins]]
     step = np.maximum.reduceat(timings.step[rows], begins)
@@ -214,7 +214,6 @@ def _order(
 def _members(
     timings: CollectiveTimings,
     ranks: NDArray[np.int64],
-    index_of_rank: NDArray[np.int64],
     row_group: NDArray[np.int32],
     row_rank: NDArray[np.int32],
 ) -> tuple[tuple[NDArray[np.int64], ...], NDArray[np.int64], int]:
@@ -222,17 +221,17 @@ def _members(
     edges = np.searchsorted(row_group, np.arange(len(timings.groups) + 1))
     members, sizes, assumed = [], np.zeros(len(timings.groups), dtype=np.int64), 0
     for number, group in enumerate(timings.groups):
-        seen = np.zeros(len(ranks), dtype=bool)
-        seen[row_rank[edges[number] : edges[number + 1]]] = True
-        num_absent = 0
-        for rank in set(group.ranks or ()):
-            if 0 <= rank < len(index_of_rank) and ranks[index_of_rank[rank]] == rank:
-                seen[index_of_rank[rank]] = True
-            else:
-                num_absent += 1
-        here = np.flatnonzero(seen)
+        seen = row_rank[edges[number] : edges[number + 1]].astype(np.int64)
+        # Listed ranks may be any integers; what can be no rank has no evidence.
+        listed = np.asarray(
+            sorted(rank if 0 <= rank < MAX_RANKS else -1 for rank in set(group.ranks or ())), dtype=np.int64
+        )
+        place = np.searchsorted(ranks, listed)
+        is_here = ranks[np.minimum(place, len(ranks) - 1)] == listed
+        here = np.union1d(seen, place[is_here])
         members.append(here)
-        sizes[number] = max(len(here) + num_absent, group.size or 0)
+        num_absent = int(np.sum(~is_here))
+        sizes[number] = max(len(here) + num_absent, min(group.size or 0, MAX_RANKS))
         assumed += group.ranks is None and group.size is None
     return tuple(members), sizes, assumed
 
@@ -268,17 +267,19 @@ def _tell_all_to_alls(matched: Matched) -> None:
         return
     host_of = {place.rank: place.host for place in matched.timings.places}
     hosts = [host_of.get(int(rank)) for rank in matched.ranks]
+    edges = np.searchsorted(matched.group, np.arange(len(matched.members) + 1))
     for number in np.unique(matched.group[matched.op_class == OpClass.POINT_TO_POINT]):
         if matched.group_size[number] < 3:
             continue
-        of_group = (matched.group == number) & (matched.op_class == OpClass.POINT_TO_POINT)
-        whole = of_group & (matched.state == State.COMPLETE)
-        whole &= np.diff(matched.start) == matched.group_size[number]
+        messages = np.arange(edges[number], edges[number + 1])
+        messages = messages[matched.op_class[messages] == OpClass.POINT_TO_POINT]
+        num_rows = matched.start[messages + 1] - matched.start[messages]
+        whole = (matched.state[messages] == State.COMPLETE) & (num_rows == matched.group_size[number])
         # A pipeline's stages do not send equally often; an all-to-all is one on all ranks.
-        if np.sum(whole) < SAME_END_MESSAGES * np.sum(of_group):
+        if np.mean(whole) < SAME_END_MESSAGES:
             continue
-        if _end_at_once(matched, np.flatnonzero(whole), hosts, end_s):
-            matched.op_class[of_group] = OpClass.EVERYBODY
+        if _end_at_once(matched, messages[whole], hosts, end_s):
+            matched.op_class[messages] = OpClass.EVERYBODY
 
 
 def _end_at_once(

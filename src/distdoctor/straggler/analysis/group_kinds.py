@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from distdoctor.straggler.analysis.collective_match import Matched
+
+# Dimensions of a job are a handful; groups beyond so many kinds are one kind of no pattern. Our own limit.
+MAX_KINDS = 32
+_OTHERS = ("", 0, 0)
 
 # What torch says of a communicator whose creator said nothing.
 _TELLS_NOTHING = frozenset(("", "undefined", "default", "none", "unknown"))
@@ -28,23 +33,51 @@ class GroupKinds:
 
 def kinds_of(matched: Matched) -> GroupKinds:
     """Groups sorted into kinds, by what the evidence calls them and by the pattern of their ranks."""
+    numbers = np.unique(matched.group).tolist()
+    purposes = [_purpose(matched, number) for number in numbers]
+    num_of = Counter(purposes)
     kinds: dict[tuple[str, int, int], int] = {}
     kind_of = np.full(len(matched.members), -1, dtype=np.int32)
-    for number in np.unique(matched.group):
-        here = matched.members[number]
+    told: list[set[str]] = []
+    for number, purpose in zip(numbers, purposes, strict=True):
+        # A purpose that one group alone has is a name of its own, and says nothing of its kind.
+        shared = purpose if num_of[purpose] > 1 else ""
         size = int(matched.group_size[number])
-        what = (matched.timings.groups[number].what or "").strip()
-        what = "" if what.lower() in _TELLS_NOTHING else what
-        distances = np.unique(np.diff(matched.ranks[here]))
-        # Where ranks are missing their distance says nothing of the pattern.
-        is_pattern = not what and len(distances) == 1 and len(here) == size
-        apart = int(distances[0]) if is_pattern else 0
-        kind_of[number] = kinds.setdefault((what, size, apart), len(kinds))
+        key = (shared, size, 0 if shared else _distance(matched, number))
+        if key not in kinds and len(kinds) >= MAX_KINDS - 1:
+            key = _OTHERS
+        kind = kinds.setdefault(key, len(kinds))
+        kind_of[number] = kind
+        told += [set()] if kind == len(told) else []
+        told[kind].add(purpose)
     return GroupKinds(
         kind_of=kind_of,
-        names=_names(list(kinds)),
-        regular=np.asarray([bool(what) or apart > 0 or size == 1 for what, size, apart in kinds], dtype=bool),
+        names=_names(list(kinds), told),
+        regular=np.asarray(
+            [
+                (bool(key[0]) or key[2] > 0) and _disjoint(matched, kind_of == kind)
+                for key, kind in kinds.items()
+            ],
+            dtype=bool,
+        ),
     )
+
+
+def _purpose(matched: Matched, number: int) -> str:
+    what = (matched.timings.groups[number].what or "").strip()
+    return "" if what.lower() in _TELLS_NOTHING else what
+
+
+def _distance(matched: Matched, number: int) -> int:
+    """Between one rank and the next; 0 where it varies, or where ranks are missing and it is not known."""
+    here = matched.members[number]
+    distances = np.unique(np.diff(matched.ranks[here]))
+    return int(distances[0]) if len(distances) == 1 and len(here) == matched.group_size[number] else 0
+
+
+def _disjoint(matched: Matched, groups: NDArray[np.bool_]) -> bool:
+    members = [matched.members[number] for number in np.flatnonzero(groups)]
+    return len(np.unique(np.concatenate(members))) == sum(len(each) for each in members)
 
 
 def joined_ranks(matched: Matched) -> tuple[NDArray[np.int64], ...]:
@@ -68,13 +101,17 @@ def joined_ranks(matched: Matched) -> tuple[NDArray[np.int64], ...]:
     return tuple(np.flatnonzero(roots == each) for each in np.unique(roots))
 
 
-def _names(keys: list[tuple[str, int, int]]) -> tuple[str, ...]:
+def _names(keys: list[tuple[str, int, int]], told: list[set[str]]) -> tuple[str, ...]:
     whats = [what for what, _, _ in keys]
     names = []
-    for what, size, apart in keys:
+    for (what, size, apart), purposes in zip(keys, told, strict=True):
         ranks = f"{size} rank{'s' if size != 1 else ''}"
         pattern = f"{ranks}, {apart} apart" if apart > 1 else f"{ranks} in a row" if apart == 1 else ranks
-        names.append(
-            (what if whats.count(what) == 1 else f"{what} ({pattern})") if what else f"groups of {pattern}"
-        )
+        if (what, size, apart) == _OTHERS:
+            names.append("other groups")
+        elif what:
+            names.append(what if whats.count(what) == 1 else f"{what} ({ranks})")
+        else:
+            alone = next(iter(purposes)) if len(purposes) == 1 else ""
+            names.append(alone or f"groups of {pattern}")
     return tuple(names)
