@@ -192,6 +192,18 @@ def test_a_time_whose_unit_is_not_told_is_refused(tmp_path: Path) -> None:
     assert any(note.kind is NoteKind.MIXED_UNITS for note in reading.notes)
 
 
+@pytest.mark.parametrize("absurd", ["1e400", "-1e308", "1e-320", "NaN", '"7"', "[[[]]]", "true", "1" * 400])
+def test_absurd_numbers_of_mlperf_are_left_out(tmp_path: Path, absurd: str) -> None:
+    text = mllog("global_batch_size", 100)
+    for index in range(1, 5):
+        text += mllog("tracked_stats", {"throughput": 500.0, "time": 0.2}, at_s=index * 10.0, step=index)
+    for field in ('"throughput": 500.0', '"time": 0.2', '"step": 3', '"value": 100', '"time_ms": 20000'):
+        assert field in text
+        broken = text.replace(field, field.split(":")[0] + ": " + absurd)
+        reading = read(tmp_path, log=broken)
+        assert all(np.isfinite(series.values).all() for series in reading.series)
+
+
 def test_nemo_s_step_timing_is_read_from_lines_and_from_bars(tmp_path: Path) -> None:
     lines = "".join(
         f"Training epoch 0, iteration {step}/249 | lr: 1.961e-06 | global_step: {step} | train_step_timing in s: 2.5\n"

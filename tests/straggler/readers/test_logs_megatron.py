@@ -224,7 +224,10 @@ def test_timers_of_all_ranks_are_own_work_and_communication_where_nothing_is_sha
         Section.BACKWARD,
         Section.OPTIMIZER,
         Section.COMM,
+        Section.STEP,
     }
+    # A barrier of all ranks stands before the iteration's time: it is that of each.
+    assert steps.sections[Section.STEP].tolist() == [[420.0] * 3] * 4
     # The data loader's time lies inside forward and is taken out of it.
     assert steps.sections[Section.FORWARD][:, 0].tolist() == [100.0, 100.0, 138.0, 99.0]
     assert steps.sections[Section.COMM][:, 0].tolist() == [60.0, 59.0, 20.0, 58.0]

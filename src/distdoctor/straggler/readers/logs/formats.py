@@ -13,7 +13,7 @@ from distdoctor.straggler.facts.reading import Note
 from distdoctor.straggler.facts.series import Extremes, JobSeries, ToolClaim
 from distdoctor.straggler.facts.steps import StepTimings
 from distdoctor.straggler.readers.base import ReadOptions
-from distdoctor.straggler.readers.logs.lines import Line
+from distdoctor.straggler.readers.logs.lines import NAN, Line
 
 RECORD = "record the times of every rank: `torchrun … -m distdoctor straggler record -- train.py`"
 """What to do when one rank printed for all."""
@@ -26,6 +26,7 @@ class Context:
     path: str
     iteration: int | None = None
     """Of the last iteration line: timers and straggler reports follow it."""
+    iteration_ms: float = NAN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

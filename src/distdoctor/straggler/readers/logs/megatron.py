@@ -72,7 +72,7 @@ class MegatronIterations(LogFormat):
         row = Row(step=int(numbered[1]), value=value, utc_s=utc_s)
         batch = _BATCH.search(line.text)
         self._waiting[line.source] = (row, zone_known, int(batch[1]) if batch else None)
-        self.context.iteration = row.step
+        self.context.iteration, self.context.iteration_ms = row.step, value
 
     def _timers(self, line: Line) -> None:
         waiting = self._waiting.get(line.source)

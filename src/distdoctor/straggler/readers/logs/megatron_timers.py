@@ -4,20 +4,7 @@
         forward-compute ....................: (10.1, 12.3)     forward-compute:
                                                                     rank  0: 10.12
 
-What a timer holds (megatron/core/timers.py, pipeline_parallel/schedules.py, training.py; 2022 to 2026):
-- A timer synchronises the device when it starts and when it stops, so it holds all that runs meanwhile, on every
-  stream. Values are sums over micro-batches, divided by the iterations of the log interval.
-- forward-compute and backward-compute exclude sending to and receiving from other pipeline stages, which have timers
-  of their own. They include the collectives of tensor, context and expert parallelism and of sharded parameters;
-  backward-compute also gradient reduction that overlaps it. So they are own work only where the printed arguments
-  rule all that out, else walls.
-- batch-generator lies inside forward-compute. It holds a broadcast when tensor parallel is above 1; without, it is
-  the data loader, and is taken out of forward.
-- all-reduce, reduce-scatter and all-gather timers hold waiting and transfer in one. With `barrier_with_L1_time` (the
-  default) all ranks meet in a barrier before these timers start: then they hold the transfer alone, and the waiting
-  is in no timer.
-- optimizer is a wall: gradient clipping and the check for infinities inside it are collectives. Its copies and the
-  inner step are own work.
+What each timer holds, megatron_sections.py says.
 """
 
 from __future__ import annotations
@@ -30,14 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distdoctor.straggler.facts.reading import Note, NoteKind
-from distdoctor.straggler.facts.sections import Section
 from distdoctor.straggler.facts.series import Extremes
 from distdoctor.straggler.facts.steps import StepTimings
 from distdoctor.straggler.readers.base import ReadOptions
 from distdoctor.straggler.readers.logs.drafts import MAX_VALUES, spacing
 from distdoctor.straggler.readers.logs.formats import Context, FileFacts, LogFormat
 from distdoctor.straggler.readers.logs.lines import NAN, Line, number
+from distdoctor.straggler.readers.logs.megatron import ALL_RANKS
 from distdoctor.straggler.readers.logs.megatron_args import MAX_RANKS, MegatronArguments
+from distdoctor.straggler.readers.logs.megatron_sections import kind_of, sections_of
 from distdoctor.straggler.readers.rows import StepRows
 
 _MINMAX = re.compile(r"\s{0,12}([A-Za-z][\w /-]{0,63}?) ?\.{0,64}: \(([-+.\w]{1,32}), ([-+.\w]{1,32})\)\s*$")
@@ -54,12 +42,6 @@ _MAX_RANK_VALUES = 40_000_000
 # The same as an array of ranks × reports; ranks that report here and there would make it far larger.
 _MAX_ARRAY_VALUES = 80_000_000
 
-_OWN_OPTIMIZER = (
-    "optimizer-copy-to-main-grad",
-    "optimizer-inner-step",
-    "optimizer-copy-main-to-model-params",
-)
-
 
 @dataclass(slots=True)
 class _Timer:
@@ -73,6 +55,7 @@ class _Block:
     """One report of all ranks: times by kind of timer and rank."""
 
     step: int
+    step_ms: float
     values: dict[str, dict[int, float]] = field(default_factory=dict)
 
 
@@ -95,7 +78,6 @@ class MegatronTimers(LogFormat):
         self._all_ranks = False
         self._timer: str | None = None
         self._strange = 0
-        self._step_ms: dict[int, float] = {}
         self._seen_forward_backward = False
 
     def feed(self, line: Line) -> None:
@@ -106,7 +88,7 @@ class MegatronTimers(LogFormat):
             self.in_block, self._strange, self._timer = True, 0, None
             self._all_ranks = "(min, max)" not in text and "max time" not in text
             step = self.context.iteration
-            self._block = _Block(step=-1 if step is None else step)
+            self._block = _Block(step=-1 if step is None else step, step_ms=self.context.iteration_ms)
             return
         if "elapsed time per iteration" in text:
             self._close()
@@ -169,7 +151,7 @@ class MegatronTimers(LogFormat):
         self._seen_forward_backward |= "forward-backward" in block.values
         sums: dict[str, dict[int, float]] = {}
         for name, by_rank in block.values.items():
-            kind = _kind_of(name)
+            kind = kind_of(name)
             if kind is None:
                 continue
             total = sums.setdefault(kind, {})
@@ -178,9 +160,11 @@ class MegatronTimers(LogFormat):
                     total[rank] = total.get(rank, 0.0) + value
                 else:
                     self._num_absurd += 1
-        count = sum(len(each) for each in sums.values())
-        if not count:
+        if not sums:
             return
+        if 0 <= block.step_ms < 1e12:
+            sums["step"] = dict.fromkeys(sorted(set().union(*sums.values())), block.step_ms)
+        count = sum(len(each) for each in sums.values())
         if self._num_values + count > _MAX_RANK_VALUES:
             self._num_left_out += count
             return
@@ -219,8 +203,12 @@ class MegatronTimers(LogFormat):
                     how="give a part of the log",
                 ),
             )
+        extremes = self._extremes(options)
         return FileFacts(
-            extremes=self._extremes(options), steps=(timings,) if timings is not None else (), notes=notes
+            how=ALL_RANKS if extremes else None,
+            extremes=extremes,
+            steps=(timings,) if timings is not None else (),
+            notes=notes,
         )
 
     def _extremes(self, options: ReadOptions) -> tuple[Extremes, ...]:
@@ -303,90 +291,3 @@ class MegatronTimers(LogFormat):
             rows.place(self.arguments.place(rank))
         timings, odd = rows.build(self.name)
         return timings, notes + odd
-
-
-def _kind_of(name: str) -> str | None:
-    """Timers that mean the same for us; None: not part of an iteration, or a sum of others."""
-    if name == "batch-generator":
-        return "data"
-    if name in ("forward-compute", "backward-compute"):
-        return name.removesuffix("-compute")
-    if name in _OWN_OPTIMIZER:
-        return "optimizer"
-    if name.endswith(("-send", "-recv")):
-        return "peers"
-    if name.endswith(("all-reduce", "reduce-scatter", "all-gather", "grads-sync")):
-        return "sync"
-    return None
-
-
-def sections_of(
-    times: dict[str, NDArray[np.float32]], arguments: MegatronArguments, what: str
-) -> tuple[dict[Section, NDArray[np.float32]], tuple[Note, ...]]:
-    """Timers, (ranks, steps) in ms by kind, as sections, and what they cannot show."""
-    sections: dict[Section, NDArray[np.float32]] = {}
-    notes: list[Note] = []
-    inside = arguments.groups_inside_compute()
-    overlapped = arguments.flag("overlap_grad_reduce")
-    tp = arguments.size("tensor_model_parallel")
-    data = times.get("data")
-    if data is not None and tp == 1:
-        sections[Section.DATA] = data
-    if "forward" in times:
-        own = times["forward"]
-        if Section.DATA in sections and data is not None:
-            own = np.maximum(own - np.nan_to_num(data), 0)
-        sections[Section.FORWARD if inside == "" else Section.FORWARD_WALL] = own
-    if "backward" in times:
-        is_own = inside == "" and overlapped is False
-        sections[Section.BACKWARD if is_own else Section.BACKWARD_WALL] = times["backward"]
-    if "optimizer" in times:
-        sections[Section.OPTIMIZER] = times["optimizer"]
-    barrier = arguments.flag("barrier_with_L1_time") is True
-    sync, peers = times.get("sync"), times.get("peers")
-    if barrier and sync is not None:
-        sections[Section.TRANSFER] = sync
-    elif sync is not None:
-        peers = sync if peers is None else _added(sync, peers)
-    if peers is not None:
-        sections[Section.COMM] = peers
-    if inside is None and ("forward" in times or "backward" in times):
-        notes.append(
-            Note(
-                kind=NoteKind.LIMITED,
-                text=f"{what}: the job's arguments are not in it, so forward and backward may hold collectives and "
-                "prove nothing of a rank",
-                how="give the log from its first line on: Megatron-LM prints its arguments there",
-            )
-        )
-    elif inside:
-        notes.append(
-            Note(
-                kind=NoteKind.LIMITED,
-                text=f"{what}: forward and backward hold collectives ({inside}): ranks that work on one part of the "
-                "batch look equally slow",
-            )
-        )
-    elif overlapped and "backward" in times:
-        notes.append(
-            Note(
-                kind=NoteKind.LIMITED,
-                text=f"{what}: gradients are reduced during backward (overlap_grad_reduce), so backward holds waiting",
-            )
-        )
-    if barrier and (sync is not None):
-        notes.append(
-            Note(
-                kind=NoteKind.LIMITED,
-                text=f"{what}: all ranks meet in a barrier before collectives are timed (barrier_with_L1_time), so the "
-                "waiting is in no timer",
-                how="run with `--no-barrier-with-level-1-timing`",
-            )
-        )
-    return sections, tuple(notes)
-
-
-def _added(one: NDArray[np.float32], other: NDArray[np.float32]) -> NDArray[np.float32]:
-    total = np.nan_to_num(one) + np.nan_to_num(other)
-    total[np.isnan(one) & np.isnan(other)] = np.nan
-    return total

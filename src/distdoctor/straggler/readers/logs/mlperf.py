@@ -176,7 +176,7 @@ class MlPerf(LogFormat):
 
 def _count_per_step(records: list[_Record], batch: float) -> float:
     """How much the log's count grows in an iteration: the batch size when it counts samples, else 1."""
-    if not batch >= _LEAST_BATCH:
+    if not _LEAST_BATCH <= batch < math.inf:
         return 1.0
     shares = []
     training = [
@@ -186,13 +186,11 @@ def _count_per_step(records: list[_Record], batch: float) -> float:
         counted, passed = after.count - before.count, after.time_s - before.time_s
         rate = after.values.get("throughput", NAN)
         if math.isnan(rate):
-            rate = (
-                batch / after.values.get("train_step_time", NAN)
-                if after.values.get("train_step_time")
-                else NAN
-            )
-        if counted > 0 and passed > 0 and rate > 0:
-            shares.append(math.log(counted / (passed * rate)))
+            time_s = after.values.get("train_step_time", NAN)
+            rate = batch / time_s if time_s else NAN
+        samples = passed * rate
+        if counted > 0 and 0 < samples < math.inf and 0 < counted / samples < math.inf:
+            shares.append(math.log(counted / samples))
     if not shares:
         return 1.0
     middle = float(np.median(shares))
@@ -208,7 +206,7 @@ def _time_is_seconds(records: list[_Record], batch: float) -> bool:
     ratios = [
         batch / (record.values["time"] * record.values["throughput"])
         for record in records
-        if record.values.get("time", 0) > 0 and record.values.get("throughput", 0) > 0
+        if record.values.get("time", 0) * record.values.get("throughput", 0) > 0
     ]
     return bool(ratios) and abs(float(np.median(ratios)) - 1) < _UNIT_TOLERANCE
 

@@ -81,7 +81,8 @@ def sniff_trainer_log(path: str, head: bytes) -> float:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OneFile:
     path: str
-    found: tuple[tuple[LogFormat, FileFacts], ...]
+    found: tuple[tuple[str, FileFacts], ...]
+    """By name of the format."""
 
 
 def read_trainer_log(paths: Sequence[str], options: ReadOptions) -> Reading:
@@ -113,7 +114,7 @@ def read_trainer_log(paths: Sequence[str], options: ReadOptions) -> Reading:
             )
             continue
         files.append(_OneFile(path=path, found=found))
-        names = " and ".join(dict.fromkeys(each.name for each, facts in found if not facts.is_empty))
+        names = " and ".join(dict.fromkeys(each for each, facts in found if not facts.is_empty))
         inputs.append(
             InputFile(path=path, kind=names, bytes=log.evidence.num_bytes, sha256=log.evidence.sha256)
         )
@@ -131,7 +132,7 @@ def read_trainer_log(paths: Sequence[str], options: ReadOptions) -> Reading:
 
 def _parse(
     context: Context, chunks: Iterator[bytes], options: ReadOptions
-) -> tuple[tuple[LogFormat, FileFacts], ...]:
+) -> tuple[tuple[str, FileFacts], ...]:
     """What each format finds in one text."""
     formats = [form(context) for form in FORMATS]
     triggers = tuple(dict.fromkeys(trigger for form in formats for trigger in form.triggers))
@@ -153,7 +154,7 @@ def _parse(
         for form in formats if len(concerned) > 1 else concerned:
             if form in concerned:
                 form.feed(line)
-    return tuple((form, form.finish(options)) for form in formats)
+    return tuple((form.name, form.finish(options)) for form in formats)
 
 
 def _one_for_all(files: Sequence[_OneFile], *, sees_ranks: bool) -> list[Note]:
@@ -176,12 +177,12 @@ def _by_rank(files: Sequence[_OneFile]) -> tuple[list[_OneFile], Reading]:
     """Formats in which each rank prints: their series become times of ranks when there are several ranks."""
     readings = []
     kept = list(files)
-    for name in dict.fromkeys(form.name for file in files for form, facts in file.found if facts.walls):
+    for name in dict.fromkeys(form for file in files for form, facts in file.found if facts.walls):
         tellers = [
             (file.path, wall)
             for file in files
             for form, facts in file.found
-            if form.name == name
+            if form == name
             for wall in facts.walls
         ]
         ranks = [wall.rank for _, wall in tellers]
@@ -204,7 +205,7 @@ def _by_rank(files: Sequence[_OneFile]) -> tuple[list[_OneFile], Reading]:
                     (
                         form,
                         replace(facts, series=_without_steps(facts.series), how=None)
-                        if form.name == name
+                        if form == name
                         else facts,
                     )
                     for form, facts in file.found
