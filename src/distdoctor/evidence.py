@@ -87,23 +87,23 @@ class EvidenceText:
         )
 
 
-def find_files(paths: Sequence[str]) -> list[str]:
+def find_files(paths: Sequence[str], *, max_files: int = MAX_FILES) -> list[str]:
     """The files that `paths` stand for: files as given, folders walked (sorted, links not followed), `-` kept.
 
     Raises InputError for a path that is not there or cannot be listed, for an empty folder, and when there are
-    more than `MAX_FILES` files.
+    more than `max_files` files.
     """
     files: list[str] = []
     for path in paths:
         if path != STDIN and os.path.isdir(path):  # noqa: PTH112 - False, not an error, where we may not look
-            inside = _walk(Path(path))
+            inside = _walk(Path(path), max_files)
             if not inside:
                 raise InputError(f"no files in folder `{path}`")
             files += inside
         else:
             files.append(path)
-    if len(files) > MAX_FILES:
-        raise InputError(f"{len(files)} files are more than {MAX_FILES}", hint="give the folders that matter")
+    if len(files) > max_files:
+        raise InputError(f"{len(files)} files are more than {max_files}", hint="give the folders that matter")
     return files
 
 
@@ -211,7 +211,7 @@ def _digest(stream: BinaryIO) -> str:
     return digest.hexdigest()
 
 
-def _walk(folder: Path) -> list[str]:
+def _walk(folder: Path, max_files: int) -> list[str]:
     found: list[str] = []
     try:
         os.scandir(folder).close()
@@ -223,7 +223,7 @@ def _walk(folder: Path) -> list[str]:
             file = Path(parent) / name
             if not name.startswith(".") and file.is_file():
                 found.append(str(file))
-        if len(found) > MAX_FILES:
+        if len(found) > max_files:
             break
     return found
 

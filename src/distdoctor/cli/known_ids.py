@@ -19,12 +19,14 @@ def known_ids() -> tuple[str, ...]:
     from distdoctor.env.expect import BASELINE_ID, EXPECTED_ID
     from distdoctor.nccl_bench.checks.all import BENCH_CHECKS
     from distdoctor.oom.checks.all import OOM_CHECK_IDS
+    from distdoctor.straggler.checks.all import STRAGGLER_CHECKS
 
     return (
         *(check.id for check in ENV_CHECKS),
         *(check.id for check in JOB_CHECKS),
         *(check.id for check in BENCH_CHECKS),
         *OOM_CHECK_IDS,
+        *(check.id for check in STRAGGLER_CHECKS),
         EXPECTED_ID,
         BASELINE_ID,
         *_OTHERS,

@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "is the network what was paid for? which host or link is slow?",
     ),
     "oom": ("distdoctor.cli.oom", "will it fit? why is it out of memory, and whose is it?"),
+    "straggler": ("distdoctor.cli.straggler", "it got slow: which rank, since when, why, what does it cost?"),
     "explain": ("distdoctor.cli.explain", "here is what was pasted into the ticket: what does it say?"),
     "compare": ("distdoctor.cli.compare", "what differs between these two (or more)?"),
     "report": ("distdoctor.cli.report", "show a report again in another form, merge several, redact one"),

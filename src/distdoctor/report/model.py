@@ -238,6 +238,8 @@ class Impact(Struct, frozen=True, kw_only=True, omit_defaults=True):
     gpus_held: int | None = None
     slowdown_pct: float | None = None
     gpu_hours: float | None = None
+    gpu_hours_per_day: float | None = None
+    """Of each day that the job goes on like this."""
     basis: Literal["measured", "estimated"] = "estimated"
 
 

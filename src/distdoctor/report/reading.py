@@ -180,6 +180,9 @@ def impact_text(impact: Impact) -> str:
         "" if impact.gpus_held is None else f"{impact.gpus_held} GPU{'s' * (impact.gpus_held != 1)} held",
         "" if impact.slowdown_pct is None else f"{scalar_text(impact.slowdown_pct)} % slower",
         "" if impact.gpu_hours is None else f"{scalar_text(impact.gpu_hours)} GPU-hours",
+        ""
+        if impact.gpu_hours_per_day is None
+        else f"{scalar_text(impact.gpu_hours_per_day)} GPU-hours a day",
     ]
     told = ", ".join(each for each in parts if each)
     return f"{told} ({impact.basis})" if told else ""

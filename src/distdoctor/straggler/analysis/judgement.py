@@ -36,13 +36,13 @@ class Pattern(Enum):
 class Gate(Enum):
     """What must hold before a rank is accused; the value says what is wrong when it does not."""
 
-    STEPS = "too few steps"
-    PEERS = "too few ranks to compare with"
-    NOISE = "no larger than the noise from step to step allows"
-    LASTING = "not in both halves of the time"
+    STEPS = "there are too few steps"
+    PEERS = "there are too few ranks to compare with"
+    NOISE = "its steps are too noisy to be sure"
+    LASTING = "it is not so in both halves of the time"
     WAIT = "it waits as long as its peers do, which a slow rank would not"
-    SHARE = "less than 1 % of the step"
-    KIND = "may be a pipeline stage or another kind of rank: the evidence tells no parallel coordinates"
+    SHARE = "it is less than 1 % of the step"
+    KIND = "it may be a pipeline stage or another kind of rank: no parallel coordinates are told"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +109,8 @@ class Judgement:
     """Excess for the picture, shape (ranks shown, stretches of steps)."""
     heat_rows: tuple[int, ...] = ()
     heat_edges: tuple[int, ...] = ()
+    curves: Mapping[int, NDArray[np.float32]] = field(default_factory=dict)
+    """Own time in each step of the first accused rows, ms, shape (steps,)."""
 
     @property
     def accused(self) -> tuple[Suspect, ...]:

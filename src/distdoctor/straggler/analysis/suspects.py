@@ -16,8 +16,8 @@ from distdoctor.straggler.analysis.onset import Stretch, changed_rows, stretches
 from distdoctor.straggler.analysis.own_time import OwnTime
 from distdoctor.straggler.analysis.peers import Peers
 from distdoctor.straggler.analysis.threshold import FAMILY_ERROR, Threshold, threshold_for
-from distdoctor.straggler.analysis.witnesses import deficit, section_excess
-from distdoctor.straggler.facts.sections import Section
+from distdoctor.straggler.analysis.witnesses import deficit, section_excess, stands_out
+from distdoctor.straggler.facts.sections import Role, Section, role_of
 from distdoctor.straggler.facts.steps import Times
 
 # How the error probability is divided among the ways in which a rank can be found; the rest is for hosts.
@@ -27,6 +27,9 @@ BURST_SHARE = 0.1
 
 # A level outside the slow stretch that is below this share of the one inside counts as not slow.
 _REST_SHARE = 1 / 3
+
+# A section may speak for the whole when it holds this share of the excess. Our own threshold.
+MAIN_SECTION_SHARE = 0.6
 
 # Details are worked out for so many suspects; where there are more it is no matter of single ranks.
 MAX_SUSPECTS = 256
@@ -228,4 +231,19 @@ def _with_sections(scene: Scene, suspects: list[Suspect]) -> list[Suspect]:
         for each in suspects
     }
     excess = section_excess(scene.sections, scene.peers, columns)
-    return [replace(each, sections=excess.get(each.row, {})) for each in suspects]
+    return [
+        _second_chance(scene, replace(each, sections=excess.get(each.row, {})), columns[each.row])
+        for each in suspects
+    ]
+
+
+def _second_chance(scene: Scene, suspect: Suspect, columns: NDArray[np.intp]) -> Suspect:
+    """Without the doubt by noise, where most of the excess lies in one section and is beyond doubt there."""
+    if suspect.failed != (Gate.NOISE,) or suspect.pattern is Pattern.INTERMITTENT:
+        return suspect
+    own = {section: ms for section, ms in suspect.sections.items() if role_of(section) is Role.OWN}
+    section = max(own, key=lambda each: own[each], default=None)
+    if section is None or len(own) < 2 or own[section] < MAIN_SECTION_SHARE * suspect.excess_ms:
+        return suspect
+    clear = stands_out(scene.sections[section], scene.peers, suspect.row, columns)
+    return replace(suspect, failed=()) if clear else suspect

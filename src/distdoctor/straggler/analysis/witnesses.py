@@ -7,10 +7,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from distdoctor.straggler.analysis.peer_median import SAMPLED_PEERS
-from distdoctor.straggler.analysis.peers import Peers
+from distdoctor.straggler.analysis.effects import MAD_TO_SD, MEDIAN_SE
+from distdoctor.straggler.analysis.peer_median import SAMPLED_PEERS, median_of_others, row_medians
+from distdoctor.straggler.analysis.peers import MIN_PEERS, Peers
 from distdoctor.straggler.facts.sections import Role, Section, role_of
 from distdoctor.straggler.facts.steps import Times
+
+# A single section must stand out by so many standard errors, of itself and above the slowest peer. Our own threshold;
+# errors are taken three times as large as for independent steps (autocorrelation 0.5).
+SECTION_ERRORS = 5.0
 
 Columns = NDArray[np.intp]
 
@@ -61,6 +66,26 @@ def section_excess(
             if len(known):
                 found[row][section] = float(np.mean(known))
     return found
+
+
+def stands_out(times: Times, peers: Peers, row: int, columns: Columns) -> bool:
+    """Whether one section alone is beyond doubt: far above its own noise, and far above all peers in that section.
+
+    A rank may be noisy in one part of the step and clearly slow in another.
+    """
+    members = np.append(_peer_rows(peers, row), row)
+    if len(members) < MIN_PEERS or len(columns) < 2 * MIN_PEERS:
+        return False
+    block = times[np.ix_(members, columns)]
+    excess = block - median_of_others(block)
+    medians = row_medians(excess)
+    mine, others = float(medians[-1]), medians[:-1][np.isfinite(medians[:-1])]
+    if not np.isfinite(mine) or len(others) < MIN_PEERS - 1:
+        return False
+    around = np.abs(excess[-1] - mine)
+    error = MEDIAN_SE * MAD_TO_SD * float(np.nanmedian(around)) / np.sqrt(len(columns) / 3)
+    apart = max(float(np.median(np.abs(others - np.median(others)))) * MAD_TO_SD, error)
+    return bool(mine > SECTION_ERRORS * error and mine > float(others.max()) + SECTION_ERRORS * apart)
 
 
 def _peer_rows(peers: Peers, row: int) -> NDArray[np.intp]:

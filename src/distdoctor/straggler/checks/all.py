@@ -1,0 +1,38 @@
+"""Every check of timing, in the order of reports: who is slow, then what else slows the job, then the evidence."""
+
+from __future__ import annotations
+
+from distdoctor.straggler.checks import (
+    claims,
+    data_bound,
+    data_imbalance,
+    evidence_notes,
+    extremes,
+    intermittent,
+    rank0_work,
+    series,
+    slow_host,
+    slow_link,
+    slow_rank,
+    stage_imbalance,
+    telemetry,
+)
+from distdoctor.straggler.checks.base import StragglerCheck
+
+STRAGGLER_CHECKS: tuple[StragglerCheck, ...] = (
+    slow_rank.CHECK,
+    slow_host.CHECK,
+    intermittent.CHECK,
+    rank0_work.CHECK,
+    slow_link.CHECK,
+    stage_imbalance.CHECK,
+    data_imbalance.CHECK,
+    data_bound.CHECK,
+    extremes.CHECK,
+    series.REGIME,
+    series.STALL,
+    series.PERIODIC,
+    telemetry.CHECK,
+    claims.CHECK,
+    evidence_notes.CHECK,
+)

@@ -1,0 +1,98 @@
+"""Is somebody slow in every step, each time somebody else? Then the work differs from step to step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severity, Team
+from distdoctor.straggler.analysed import Analysed, Judged
+from distdoctor.straggler.analysis.own_time import Basis
+from distdoctor.straggler.analysis.rotation import MIN_CORRELATION, MIN_EXCESS
+from distdoctor.straggler.checks.base import Found, Outcome, Passed, StragglerCheck, not_seen
+from distdoctor.straggler.checks.unjudged import why_not_judged
+from distdoctor.straggler.words import percent
+
+# The slowest of a step must be somebody else often enough: nobody may be it in more than this share of the steps,
+# unless there are so few ranks that chance gives as much.
+MAX_MOST_OFTEN = 0.5
+
+# Jitter of machines is small against the work; work that differs makes single ranks' steps differ by this much.
+MIN_NOISE = 0.08
+
+# Steps below which nothing is said of what rotates.
+MIN_STEPS = 20
+
+
+def check_data_imbalance(facts: Analysed) -> Sequence[Outcome]:
+    """A finding where the slowest rank rotates and is far above its peers."""
+    if not facts.judged:
+        reason, how = why_not_judged(facts)
+        return [not_seen(reason, how=how)]
+    return [_outcome(judged) for judged in facts.judged]
+
+
+def _outcome(judged: Judged) -> Outcome:
+    judgement = judged.judgement
+    rotation = judgement.rotation
+    if judgement.basis is Basis.WALL_ONLY or rotation is None:
+        return not_seen("own times are not in the evidence")
+    if judgement.num_steps < MIN_STEPS:
+        return not_seen(f"{judged.units}: too few to see whether the slowest rank changes")
+    if (
+        rotation.excess < MIN_EXCESS
+        or judgement.threshold.noise < MIN_NOISE
+        or rotation.most_often > MAX_MOST_OFTEN
+        or rotation.num_different < 3
+    ):
+        return Passed(detail="no rotating slowness: " + _detail(judged))
+    sure = rotation.correlation is not None and rotation.correlation >= MIN_CORRELATION
+    witness = (
+        f"forward and backward are long in the same steps of the same rank (rank correlation {rotation.correlation:.2f})"
+        if rotation.correlation is not None
+        else "forward and backward are not told apart, so that longer input is likely, not shown"
+    )
+    return Found(
+        title=f"the slowest rank changes from step to step, {percent(rotation.excess)} above its peers"[:80],
+        severity=Severity.WARNING if sure else Severity.INFO,
+        confidence=Confidence.MEDIUM if sure else Confidence.LOW,
+        evidence=(
+            Evidence(
+                text=f"{rotation.num_different} of {judged.timings.num_ranks} ranks were the slowest one in some "
+                f"{judged.unit}, none in more than {percent(rotation.most_often)} of them",
+                source=judged.timings.source,
+            ),
+            Evidence(text=witness, source=judged.timings.source),
+            Evidence(
+                text=f"own work of a rank differs by {percent(judgement.threshold.noise)} from step to step",
+                source=judged.timings.source,
+            ),
+        ),
+        explanation="No machine is slow: each step another rank has the most work, and all others wait for it. Batches "
+        "of different length (documents, images, experts chosen) do this.",
+        actions=(
+            Action(
+                team=Team.JOB_OWNER,
+                text="balance the work of a step over ranks: pack sequences to equal length, bucket by length, or "
+                "balance experts",
+            ),
+        ),
+        cause_class="data_imbalance",
+        fault=Fault.DATA,
+    )
+
+
+def _detail(judged: Judged) -> str:
+    rotation = judged.judgement.rotation
+    if rotation is None:
+        return "not measured"
+    return (
+        f"the slowest rank of a {judged.unit} is {percent(rotation.excess)} above its peers in the median, "
+        f"{percent(rotation.most_often)} of them the same one"
+    )
+
+
+CHECK = StragglerCheck(
+    id="straggler-data-imbalance",
+    title="work that differs from step to step",
+    run=check_data_imbalance,
+)

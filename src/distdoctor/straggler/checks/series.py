@@ -1,0 +1,59 @@
+"""Changes over time of the whole job: a new level, single stalls, a rhythm. They name no rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from distdoctor.straggler.analysed import Analysed
+from distdoctor.straggler.analysis.judgement import Pattern
+from distdoctor.straggler.analysis.regimes import SeriesShape
+from distdoctor.straggler.checks.base import NotApplicable, Outcome, Passed, StragglerCheck
+from distdoctor.straggler.checks.series_periodic import periodic_outcomes
+from distdoctor.straggler.checks.series_regime import regime_outcomes
+from distdoctor.straggler.checks.series_stall import stall_outcomes
+from distdoctor.straggler.checks.series_words import Told
+
+_Look = Callable[[SeriesShape, Told], Sequence[Outcome]]
+
+
+def _run(facts: Analysed, look: _Look, patterns: tuple[Pattern, ...]) -> Sequence[Outcome]:
+    if not facts.series:
+        return [NotApplicable(detail="no step time of the whole job in the evidence")]
+    outcomes: list[Outcome] = []
+    for each in facts.series:
+        if each.of_ranks and _is_explained(facts, patterns):
+            outcomes.append(Passed(detail="what changes over time is told with the rank that causes it"))
+        else:
+            outcomes += look(each.shape, each.told)
+    return outcomes
+
+
+def _is_explained(facts: Analysed, patterns: tuple[Pattern, ...]) -> bool:
+    """A rank is accused whose slowness has this course over time: then all others wait for it."""
+    return any(
+        suspect.is_accused and suspect.pattern in patterns
+        for judged in facts.judged
+        for suspect in judged.judgement.suspects
+    )
+
+
+def check_regime(facts: Analysed) -> Sequence[Outcome]:
+    """Changes of level and drift."""
+    return _run(facts, regime_outcomes, (Pattern.SINCE, Pattern.UNTIL, Pattern.STRETCH))
+
+
+def check_stall(facts: Analysed) -> Sequence[Outcome]:
+    """Single slow steps."""
+    return _run(facts, stall_outcomes, (Pattern.INTERMITTENT,))
+
+
+def check_periodic(facts: Analysed) -> Sequence[Outcome]:
+    """Slow steps in a rhythm, alternating steps, planned schedules."""
+    return _run(facts, periodic_outcomes, (Pattern.INTERMITTENT,))
+
+
+REGIME = StragglerCheck(id="straggler-regime", title="changes of the whole job's speed", run=check_regime)
+STALL = StragglerCheck(id="straggler-stall", title="single stalls of the whole job", run=check_stall)
+PERIODIC = StragglerCheck(
+    id="straggler-periodic", title="rhythms in the whole job's steps", run=check_periodic
+)

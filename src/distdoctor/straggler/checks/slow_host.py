@@ -1,0 +1,109 @@
+"""Are all ranks of one host slow together? Then it is the host, not its GPUs one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from distdoctor.report.assemble import clip_title
+from distdoctor.report.model import Confidence, Evidence, Fault, Scope, Severity
+from distdoctor.report.names import short_host
+from distdoctor.straggler.analysed import Analysed, Judged
+from distdoctor.straggler.analysis.causes import Cause, explain_suspect
+from distdoctor.straggler.analysis.hosts import SlowHost
+from distdoctor.straggler.checks.base import Found, Outcome, Passed, StragglerCheck, not_seen
+from distdoctor.straggler.checks.cause_words import actions_for, why
+from distdoctor.straggler.checks.slow_rank import CRITICAL_COST
+from distdoctor.straggler.checks.unjudged import why_not_judged, why_silence_says_nothing
+from distdoctor.straggler.facts.places import Place
+from distdoctor.straggler.words import percent, ranks_words, utc_of
+
+_MIN_HOSTS = 3
+
+
+def check_slow_host(facts: Analysed) -> Sequence[Outcome]:
+    """A finding for each slow host."""
+    if not facts.judged:
+        reason, how = why_not_judged(facts)
+        return [not_seen(reason, how=how)]
+    outcomes: list[Outcome] = []
+    for judged in facts.judged:
+        outcomes += [_found(judged, host) for host in judged.judgement.hosts] or [_nothing(judged)]
+    return outcomes
+
+
+def _nothing(judged: Judged) -> Outcome:
+    hosts = {place.host for place in judged.timings.places if place.host is not None}
+    if not hosts:
+        return not_seen(
+            "the evidence does not tell which rank runs on which host", how="give `--gpus-per-host 8`"
+        )
+    if len(hosts) < _MIN_HOSTS:
+        return not_seen(
+            f"{len(hosts)} host{'s' if len(hosts) != 1 else ''}: a host needs others to be compared with"
+        )
+    reason = why_silence_says_nothing(judged)
+    if reason is not None:
+        return not_seen(reason[0], how=reason[1])
+    return Passed(detail=f"none of {len(hosts)} hosts is slow as a whole")
+
+
+def _found(judged: Judged, host: SlowHost) -> Found:
+    judgement, source = judged.judgement, judged.timings.source
+    places = [judged.timings.places[row] for row in host.rows]
+    suspects = [each for each in judgement.suspects if each.row in host.rows]
+    causes = [explain_suspect(each).cause for each in suspects] or [Cause.UNKNOWN]
+    cause = max(set(causes), key=causes.count)
+    together = judgement.cost.together if judgement.cost is not None else None
+    measured = any(each.wait_deficit_ms is not None and not each.wait_is_derived for each in suspects)
+    whole = host.end - host.start == judgement.num_steps
+    at = utc_of(judged, host.start)
+    since = (
+        f"in all {judged.units}"
+        if whole
+        else f"from {judged.unit} {int(judgement.steps[host.start]):,} on" + (f" ({at})" if at else "")
+    )
+    ranks = tuple(place.rank for place in places)
+    evidence = [
+        Evidence(
+            text=f"{host.num_slow} of its {len(host.rows)} ranks ({ranks_words(ranks)}) work longer than "
+            f"{judgement.peers.words()}: {percent(host.effect)} in the median, {since}",
+            value=round(100 * host.effect, 2),
+            unit="%",
+            expected=f"at most {percent(max(host.threshold, judgement.threshold.value))}",
+            expected_source="threshold for this number of hosts, their spread and their noise",
+            source=source,
+        )
+    ]
+    if together is not None and judgement.cost is not None:
+        evidence.append(
+            Evidence(
+                text=f"estimated: the job would be {percent(together)} faster if all accused were like their peers",
+                source=source,
+            )
+        )
+    return Found(
+        key=f"host-{host.host}",
+        title=clip_title(
+            f"{short_host(host.host)}: all of its ranks work {percent(host.effect)} longer than their peers"
+            if host.num_slow == len(host.rows)
+            else f"{short_host(host.host)}: {host.num_slow} of {len(host.rows)} ranks work {percent(host.effect)} longer"
+        ),
+        severity=Severity.CRITICAL
+        if together is not None and together >= CRITICAL_COST
+        else Severity.WARNING,
+        confidence=Confidence.HIGH if measured and judgement.peers.known else Confidence.MEDIUM,
+        evidence=tuple(evidence),
+        explanation="Its ranks are slow together, which points to what they share: CPU, memory, cooling, power, "
+        f"storage or other jobs on the host, rather than to one GPU. {why(cause)}",
+        actions=actions_for(cause, Place(rank=-1, host=host.host)),
+        scope=Scope(ranks=ranks, hosts=(host.host,)),
+        cause_class=f"slow_host:{cause.value}",
+        fault=Fault.HOST,
+    )
+
+
+CHECK = StragglerCheck(
+    id="straggler-slow-host",
+    title="hosts whose ranks are slow together",
+    run=check_slow_host,
+)

@@ -1,0 +1,236 @@
+"""Is one rank slower than those that do the same work: all the time, since a step, or for a stretch?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from distdoctor.report.assemble import clip_title
+from distdoctor.report.model import Confidence, Evidence, Fault, Scope, Severity
+from distdoctor.straggler.analysed import Analysed, Judged
+from distdoctor.straggler.analysis.causes import Cause, explain_suspect
+from distdoctor.straggler.analysis.judgement import Gate, Pattern, Suspect
+from distdoctor.straggler.analysis.own_time import Basis
+from distdoctor.straggler.checks.base import Found, Outcome, Passed, StragglerCheck, not_seen
+from distdoctor.straggler.checks.cause_words import FAULTS, VERBS, actions_for, why
+from distdoctor.straggler.checks.own_work import is_own_work_of_first_rank
+from distdoctor.straggler.checks.unjudged import why_not_judged, why_silence_says_nothing
+from distdoctor.straggler.words import gpu_of, ms, percent, place_words, ranks_words, when
+
+# A rank that costs the job this share of its time or more is critical. Our own threshold.
+CRITICAL_COST = 0.2
+
+# Fewer steps than this (of the usual minimum of fifty in rules of this kind) lower the confidence.
+STEPS_FOR_HIGH = 50
+
+# Accused ranks get a finding each up to here; more are told in one.
+MAX_SINGLE = 8
+
+# Ranks that crossed the threshold and failed a gate are told as leads, the first ones.
+MAX_LEADS = 3
+
+
+def check_slow_rank(facts: Analysed) -> Sequence[Outcome]:
+    """A finding for each rank that passed every gate; a lead for some that did not."""
+    if not facts.judged:
+        reason, how = why_not_judged(facts)
+        return [not_seen(reason, how=how)]
+    outcomes: list[Outcome] = []
+    for judged in facts.judged:
+        outcomes += _outcomes(judged)
+    return outcomes
+
+
+def _outcomes(judged: Judged) -> list[Outcome]:
+    judgement = judged.judgement
+    accused = [
+        each
+        for each in judgement.accused
+        if each.pattern is not Pattern.INTERMITTENT and not is_own_work_of_first_rank(judged, each)
+    ]
+    found: list[Outcome] = []
+    if len(accused) <= MAX_SINGLE:
+        found += [_found(judged, each) for each in accused]
+    else:
+        found.append(_many(judged, accused))
+    found += [
+        _lead(judged, each)
+        for each in judgement.suspects
+        if not each.is_accused and each.pattern is not Pattern.INTERMITTENT
+    ][:MAX_LEADS]
+    if accused:
+        return found
+    if judgement.hosts:
+        return [*found, Passed(detail="slow ranks are told with their host")]
+    reason = why_silence_says_nothing(judged)
+    if reason is not None:
+        return [*found, not_seen(reason[0], how=reason[1])]
+    return [*found, Passed(detail=nobody_words(judged))]
+
+
+def nobody_words(judged: Judged) -> str:
+    """ "no rank is slower than its peers by more than 3.1 %, over 190 steps of 8 ranks"."""
+    limit = judged.judgement.threshold.value
+    return (
+        f"no rank is slower than its peers by more than {percent(limit)}, "
+        f"over {judged.units} of {judged.timings.num_ranks} ranks"
+    )
+
+
+def _found(judged: Judged, suspect: Suspect) -> Found:
+    explained = explain_suspect(suspect)
+    place = judged.timings.places[suspect.row]
+    cost = _cost_alone(judged, suspect)
+    verb = VERBS[explained.cause].format(much=percent(suspect.effect))
+    return Found(
+        key=f"rank-{suspect.rank}",
+        title=clip_title(f"{place_words(place)} {verb}"),
+        severity=Severity.CRITICAL if cost is not None and cost >= CRITICAL_COST else Severity.WARNING,
+        confidence=confidence_of(judged, suspect),
+        evidence=evidence_of(judged, suspect),
+        explanation=f"{_culprit_words(judged, suspect)} {why(explained.cause)}",
+        actions=actions_for(explained.cause, place),
+        scope=Scope(ranks=(suspect.rank,), hosts=(place.host,) if place.host else (), gpus=gpu_of(place)),
+        cause_class=f"slow_rank:{explained.cause.value}",
+        fault=FAULTS[explained.cause],
+    )
+
+
+def _many(judged: Judged, accused: Sequence[Suspect]) -> Found:
+    ranks = tuple(sorted(each.rank for each in accused))
+    places = [judged.timings.places[each.row] for each in accused]
+    worst = max(accused, key=lambda each: each.effect)
+    causes = [explain_suspect(each).cause for each in accused]
+    cause = max(set(causes), key=causes.count)
+    together = judged.judgement.cost.together if judged.judgement.cost is not None else None
+    return Found(
+        key="many",
+        title=clip_title(f"{ranks_words(ranks, max_characters=24)} are slower than their peers"),
+        severity=Severity.CRITICAL
+        if together is not None and together >= CRITICAL_COST
+        else Severity.WARNING,
+        confidence=min((confidence_of(judged, each) for each in accused), key=[*Confidence].index),
+        evidence=(
+            Evidence(
+                text=f"{len(ranks)} ranks: {ranks_words(ranks, max_characters=300)}",
+                source=judged.timings.source,
+            ),
+            *evidence_of(judged, worst),
+        ),
+        explanation=f"{_culprit_words(judged, worst)} {why(cause)}",
+        actions=actions_for(cause, None),
+        scope=Scope(ranks=ranks, hosts=tuple(dict.fromkeys(each.host for each in places if each.host))),
+        cause_class=f"slow_rank:{cause.value}",
+        fault=FAULTS[cause],
+    )
+
+
+def confidence_of(judged: Judged, suspect: Suspect) -> Confidence:
+    """High: own time and waiting, both measured, agree over enough steps among ranks known to do the same work."""
+    judgement = judged.judgement
+    if judgement.basis is Basis.WALL_ONLY:
+        return Confidence.MEDIUM
+    measured = suspect.wait_deficit_ms is not None and not suspect.wait_is_derived
+    # On one host, or where coordinates are told, peers are known to be peers.
+    sure_of_peers = judgement.peers.known or judged.timings.num_ranks <= 8
+    if measured and sure_of_peers and suspect.stretch.length >= STEPS_FOR_HIGH:
+        return Confidence.HIGH
+    return Confidence.MEDIUM
+
+
+def evidence_of(judged: Judged, suspect: Suspect) -> tuple[Evidence, ...]:
+    """Own time, waiting, sections, cost; each a number with what it is set against."""
+    judgement, source = judged.judgement, judged.timings.source
+    peers = judgement.peers.words()
+    lines = [
+        Evidence(
+            text=f"{_own_words(judgement.basis)}: {ms(suspect.excess_ms)} a {judged.unit} more than the median of "
+            f"{peers}, {percent(suspect.effect)}, {when(judged, suspect)}",
+            value=round(suspect.excess_ms, 3),
+            unit="ms",
+            expected=f"at most {percent(judgement.threshold.value)} among {judged.timings.num_ranks} ranks like these",
+            expected_source="threshold for this number of ranks, their spread and their noise",
+            source=source,
+        )
+    ]
+    if suspect.wait_deficit_ms is not None and not suspect.wait_is_derived:
+        lines.append(
+            Evidence(
+                text=f"it waits {ms(suspect.wait_deficit_ms)} a {judged.unit} less in collectives than its peers: "
+                "the others wait for it",
+                value=round(suspect.wait_deficit_ms, 3),
+                unit="ms",
+                source=source,
+            )
+        )
+    parts = explain_suspect(suspect).sections
+    if parts:
+        text = ", ".join(f"{section.value} {ms(value)}" for section, value in parts[:4])
+        lines.append(Evidence(text=f"longer than its peers in: {text}", source=source))
+    cost = _cost_alone(judged, suspect)
+    if cost is not None and judgement.cost is not None:
+        of = "measured" if judgement.cost.step_is_measured else "the slowest rank's own time"
+        text = f"estimated: the job would be {percent(cost)} faster if this rank were like its peers"
+        others = len(judgement.cost.alone) - 1
+        if others:
+            text += f", {percent(judgement.cost.together)} with the other {others} accused"
+        lines.append(Evidence(text=f"{text} (of {ms(judgement.cost.step_ms)} a step, {of})", source=source))
+    return tuple(lines)
+
+
+def _own_words(basis: Basis) -> str:
+    match basis:
+        case Basis.SECTIONS:
+            return "own work"
+        case Basis.STEP_LESS_WAIT:
+            return "own work (step less waiting)"
+        case Basis.WAIT_ONLY:
+            return "waits less than its peers"
+        case Basis.WALL_ONLY:
+            return "step time"
+
+
+def _culprit_words(judged: Judged, suspect: Suspect) -> str:
+    if judged.judgement.basis is Basis.WALL_ONLY:
+        return (
+            "Steps of a synchronous job are equally long on all ranks. This one's are not, so its timer leaves the "
+            "waiting out, and shows its own time."
+        )
+    if suspect.wait_deficit_ms is not None and not suspect.wait_is_derived:
+        return "It works longer and waits less than its peers, who wait for it in every step."
+    return "It works longer than its peers. Waiting was not measured, so that nothing else confirms it."
+
+
+def _cost_alone(judged: Judged, suspect: Suspect) -> float | None:
+    cost = judged.judgement.cost
+    return cost.alone.get(suspect.row) if cost is not None else None
+
+
+def _lead(judged: Judged, suspect: Suspect) -> Found:
+    """Above the threshold, but not accused: which gate it failed."""
+    place = judged.timings.places[suspect.row]
+    minor = suspect.failed == (Gate.SHARE,)
+    reasons = "; ".join(gate.value for gate in suspect.failed)
+    what = "minor" if minor else "not accused"
+    explained = explain_suspect(suspect)
+    return Found(
+        key=f"lead-{suspect.rank}",
+        title=clip_title(f"{what}: {place_words(place)} takes {percent(suspect.effect)} longer"),
+        severity=Severity.INFO,
+        confidence=Confidence.LOW,
+        evidence=(*evidence_of(judged, suspect), Evidence(text=f"not accused: {reasons}")),
+        explanation=f"It crossed the threshold, but nobody is accused on this: {reasons}.",
+        actions=(),
+        scope=Scope(ranks=(suspect.rank,), hosts=(place.host,) if place.host else ()),
+        cause_class=f"slow_rank:{explained.cause.value}"
+        if explained.cause is not Cause.UNKNOWN
+        else "slow_rank",
+        fault=Fault.UNKNOWN,
+    )
+
+
+CHECK = StragglerCheck(
+    id="straggler-slow-rank",
+    title="ranks that are slower than their peers",
+    run=check_slow_rank,
+    essential=True,
+)

@@ -1,0 +1,78 @@
+"""Why a slow rank cannot be told from this evidence, and what to record instead."""
+
+from __future__ import annotations
+
+from distdoctor.straggler.analysed import Analysed, Judged
+from distdoctor.straggler.analysis.gates import MIN_STEPS
+from distdoctor.straggler.analysis.judgement import Gate
+from distdoctor.straggler.analysis.own_time import Basis
+from distdoctor.straggler.analysis.peers import MIN_PEERS
+from distdoctor.straggler.checks.base import RECORD
+from distdoctor.straggler.words import percent
+
+_ALL_RANKS = "give the files of all ranks"
+
+# Below this a threshold says little: an effect twice as large would still be hidden. Our own bound.
+MAX_USEFUL_THRESHOLD = 0.25
+
+
+def why_not_judged(facts: Analysed) -> tuple[str, str]:
+    """The reason and the remedy where there are no times of ranks at all."""
+    reading = facts.reading
+    if reading.series:
+        return "one rank prints for all: a change over time can be seen, a slow rank cannot", RECORD
+    if reading.telemetry:
+        return "telemetry shows clocks and power, not how long ranks take", RECORD
+    if reading.extremes:
+        return "only the least and the most of all ranks are printed, not whose they are", RECORD
+    if reading.claims:
+        return "only what another tool says of ranks is here, not what it measured", RECORD
+    if facts.collectives or reading.collectives:
+        return "no collective of which more than one rank is here", "give the files of all ranks"
+    return "no times of ranks in this evidence", RECORD
+
+
+def why_silence_says_nothing(judged: Judged) -> tuple[str, str | None] | None:
+    """Why nobody could have been accused here; None when a slow rank would have been seen."""
+    judgement, timings = judged.judgement, judged.timings
+    failed = {gate for each in judgement.suspects for gate in each.failed}
+    if judgement.basis is Basis.WALL_ONLY:
+        return (
+            "wall times hold own work and waiting in one: they are equal on all ranks, whoever is slow",
+            RECORD,
+        )
+    if timings.num_ranks < MIN_PEERS or max(judgement.peers.sizes) < MIN_PEERS:
+        num = int(max(judgement.peers.sizes))
+        who = (
+            "one rank only" if timings.num_ranks == 1 else f"{num} rank{'s' if num != 1 else ''} of one kind"
+        )
+        return f"{who}; at least {MIN_PEERS} are needed to name one", _ALL_RANKS
+    if judgement.num_steps < MIN_STEPS:
+        return (
+            f"{judged.units}; at least {MIN_STEPS} are needed to name a rank",
+            f"record more of them: {RECORD}",
+        )
+    if Gate.KIND in failed and judgement.pattern is not None:
+        return (
+            f"a group of {len(judgement.pattern.ranks)} ranks takes longer ({judgement.pattern.shape.value}): a "
+            "pipeline stage, another kind of GPU, or slow hosts",
+            "tell the mesh, outermost first: `--mesh pp=4,dp=8,tp=2`",
+        )
+    if judgement.threshold.value > MAX_USEFUL_THRESHOLD:
+        return (
+            f"too noisy: only a rank that is {percent(judgement.threshold.value)} slower could be told",
+            f"record more steps: {RECORD}",
+        )
+    lead = next((each for each in judgement.suspects if set(each.failed) - {Gate.SHARE}), None)
+    if lead is not None and not judgement.accused and not judgement.hosts:
+        return (
+            f"rank {lead.rank} may be slow ({percent(lead.effect)}), but {lead.failed[0].value}",
+            f"record more steps: {RECORD}",
+        )
+    missing = (timings.world_size or 0) - timings.num_ranks
+    if missing > 0 and not judgement.accused and not judgement.hosts:
+        return (
+            f"{missing} of {timings.world_size} ranks are not here, and the slow one may be among them",
+            _ALL_RANKS,
+        )
+    return None

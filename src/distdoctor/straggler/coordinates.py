@@ -1,0 +1,95 @@
+"""Where ranks are in the mesh, and on which host, as the command line says it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from distdoctor.errors import UsageError
+from distdoctor.straggler.facts.collectives import CollectiveTimings
+from distdoctor.straggler.facts.places import Place
+from distdoctor.straggler.facts.reading import Reading
+from distdoctor.straggler.facts.steps import StepTimings
+
+_DIMENSION = re.compile(r"([A-Za-z_]\w{0,31})\s*=\s*(\d{1,7})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """What the command line says of ranks."""
+
+    mesh: tuple[tuple[str, int], ...] = ()
+    """Dimensions, outermost first, as a DeviceMesh is built: ("pp", 4), ("dp", 8), ("tp", 2)."""
+    gpus_per_host: int | None = None
+
+
+def parse_mesh(text: str) -> tuple[tuple[str, int], ...]:
+    """ "pp=4,dp=8,tp=2": dimensions, outermost first. Raises UsageError."""
+    parts = [part.strip() for part in text.split(",")]
+    matches = [_DIMENSION.fullmatch(part) for part in parts]
+    if not all(matches):
+        raise UsageError(
+            f"--mesh `{text}` is no mesh", hint="write the dimensions, outermost first: pp=4,dp=8,tp=2"
+        )
+    mesh = tuple((match[1].lower(), int(match[2])) for match in matches if match is not None)
+    if len({name for name, _ in mesh}) != len(mesh) or any(size < 1 for _, size in mesh):
+        raise UsageError(f"--mesh `{text}`: each dimension once, of 1 and more")
+    return mesh
+
+
+def num_ranks_of(mesh: Sequence[tuple[str, int]]) -> int:
+    """Ranks of the job."""
+    product = 1
+    for _, size in mesh:
+        product *= size
+    return product
+
+
+def with_layout(reading: Reading, layout: Layout) -> Reading:
+    """`reading` with coordinates and hosts that the command line gives; what the evidence tells itself is kept.
+
+    Raises UsageError when there are more ranks than the mesh has.
+    """
+    if not layout.mesh and layout.gpus_per_host is None:
+        return reading
+    return replace(
+        reading,
+        steps=tuple(_placed(each, layout) for each in reading.steps),
+        collectives=tuple(_placed_collectives(each, layout) for each in reading.collectives),
+    )
+
+
+def _placed(timings: StepTimings, layout: Layout) -> StepTimings:
+    world = num_ranks_of(layout.mesh) if layout.mesh else timings.world_size
+    return replace(timings, places=_places(timings.places, layout), world_size=timings.world_size or world)
+
+
+def _placed_collectives(timings: CollectiveTimings, layout: Layout) -> CollectiveTimings:
+    return replace(timings, places=_places(timings.places, layout))
+
+
+def _places(places: Sequence[Place], layout: Layout) -> tuple[Place, ...]:
+    if layout.mesh:
+        size = num_ranks_of(layout.mesh)
+        beyond = [place.rank for place in places if place.rank >= size]
+        if beyond:
+            raise UsageError(
+                f"--mesh has {size} ranks, and there is a rank {max(beyond)} in the evidence",
+                hint="give every dimension, also data parallel",
+            )
+    return tuple(_place(place, layout) for place in places)
+
+
+def _place(place: Place, layout: Layout) -> Place:
+    coords = dict(place.coords)
+    if layout.mesh:
+        rest = place.rank
+        for name, size in reversed(layout.mesh):
+            coords[name] = rest % size
+            rest //= size
+    host, local_rank = place.host, place.local_rank
+    if layout.gpus_per_host is not None and host is None:
+        host = f"host {place.rank // layout.gpus_per_host}"
+        local_rank = place.rank % layout.gpus_per_host if local_rank is None else local_rank
+    return replace(place, coords=coords, host=host, local_rank=local_rank)

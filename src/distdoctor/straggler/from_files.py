@@ -1,0 +1,87 @@
+"""A report over files: each goes to the reader that knows it best, and what nobody knows is named."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter
+
+from distdoctor.errors import InputError
+from distdoctor.evidence import STDIN, find_files, read_head
+from distdoctor.report.model import InputFile, Report
+from distdoctor.report.request import ReportRequest
+from distdoctor.straggler.analyse import analyse
+from distdoctor.straggler.build import straggler_report
+from distdoctor.straggler.coordinates import Layout, with_layout
+from distdoctor.straggler.facts.reading import Reading, join
+from distdoctor.straggler.readers.all import READERS
+from distdoctor.straggler.readers.base import Reader, ReadOptions
+
+# A recording has a file for each rank, and the largest jobs have some 16,000 of them. Our own bound.
+MAX_FILES = 100_000
+
+# Enough to know any kind of file by sight.
+HEAD_BYTES = 256 * 1024
+
+KINDS = (
+    "recordings of `straggler record`, Kineto traces, TorchTitan structured logs, NCCL Inspector dumps, logs of "
+    "Megatron-LM, DeepSpeed, TorchTitan, HF Trainer …, pipeline op traces, Prometheus exports, tables (CSV, JSON "
+    "lines, Parquet, Arrow) with columns such as step, rank, forward_ms, wait_ms"
+)
+
+
+def report_of_files(
+    request: ReportRequest,
+    paths: Sequence[str],
+    *,
+    options: ReadOptions | None = None,
+    layout: Layout | None = None,
+    around_s: float | None = None,
+    num_gpus: int | None = None,
+) -> Report:
+    """The report over files and folders. Raises InputError when none can be read, UsageError for a mesh that is wrong."""
+    began = perf_counter()
+    reading = with_layout(read_evidence_files(paths, options or ReadOptions()), layout or Layout())
+    read_at = perf_counter()
+    facts = analyse(reading, around_s=around_s, num_gpus=num_gpus)
+    timings = {"read": round(read_at - began, 3), "analyse": round(perf_counter() - read_at, 3)}
+    return straggler_report(request, facts, timings=timings)
+
+
+def read_evidence_files(paths: Sequence[str], options: ReadOptions) -> Reading:
+    """All evidence in `paths`. Raises InputError when a path is not there or no file can be read."""
+    by_reader: dict[str, tuple[Reader, list[str]]] = {}
+    unknown: list[InputFile] = []
+    for path in find_files(paths, max_files=MAX_FILES):
+        reader, why_not = _reader_of(path)
+        if reader is None:
+            unknown.append(InputFile(path=path, kind="unknown", read=False, why_not=why_not))
+        else:
+            by_reader.setdefault(reader.name, (reader, []))[1].append(path)
+    readings = [reader.read(files, options) for reader, files in by_reader.values()]
+    reading = join([*readings, Reading(inputs=tuple(unknown))])
+    if not any(each.read for each in reading.inputs):
+        raise _nothing_read(reading.inputs)
+    return reading
+
+
+def _reader_of(path: str) -> tuple[Reader | None, str]:
+    """The reader that is surest of a file, or why there is none."""
+    try:
+        head = read_head(path, max_bytes=HEAD_BYTES)
+    except InputError as error:
+        return None, error.message + (f"; {error.hint}" if error.hint else "")
+    scored = [(reader.sniff(path, head), -number) for number, reader in enumerate(READERS)]
+    score, number = max(scored)
+    if score <= 0:
+        name = "standard input" if path == STDIN else f"`{path}`"
+        return None, f"{name} holds no timing that is known"
+    return READERS[-number], ""
+
+
+def _nothing_read(inputs: Sequence[InputFile]) -> InputError:
+    first = inputs[0]
+    name = "standard input" if first.path == STDIN else f"`{first.path}`"
+    why = first.why_not or "cannot be read"
+    message = why if name in why or first.path in why else f"{name}: {why}"
+    more = f" (and {len(inputs) - 1} more)" if len(inputs) > 1 else ""
+    return InputError(f"{message}{more}", hint=f"known kinds: {KINDS}")
