@@ -122,7 +122,10 @@ def read_csv(stream: Stream, samples: Samples) -> None:
     if header is None or first is None:
         raise InputError(f"`{stream.path}` has no rows")
     delimiter = _delimiter(header)
-    names = _split(header, delimiter, len(next(csv.reader([first], delimiter=delimiter))))
+    try:
+        names = _split(header, delimiter, len(next(csv.reader([first], delimiter=delimiter))))
+    except csv.Error as error:
+        raise InputError(f"`{stream.path}` is no CSV: {error}") from None
     lower = [name.strip().lower() for name in names]
     time_at = _index(lower, _TIMES)
     if time_at is None:
@@ -145,7 +148,7 @@ def read_csv(stream: Stream, samples: Samples) -> None:
 
 def _rows(stream: Stream) -> Iterator[str]:
     for raw in stream.lines():
-        line = decode(raw).rstrip("\r").replace("\0", "")
+        line = decode(raw).replace("\r", "").replace("\0", "")
         if line.strip() and not line.lower().startswith("sep="):
             yield line
 
