@@ -377,3 +377,9 @@ def test_published_trace_of_a_heavy_stage_shows_no_rank() -> None:
     assert [timings.ranks[at] for at in np.flatnonzero(stage == 3)] == [6, 7]
     assert own[stage == 3].mean() / own[stage < 3].mean() - 1 == pytest.approx(0.62, abs=0.02)
     assert max(abs(float(np.median(values))) for values in own_against_stage(timings).values()) < 0.02
+
+
+def test_names_with_line_ends_stay_on_one_line(tmp_path: Path) -> None:
+    ops = [op(0, "forward-compute", 0.0, 0.1), op(0, "odd\nname\r", 0.1, 0.1)]
+    reading = read(write_trace(tmp_path / "a.parquet", ops))
+    assert any("odd name" in note.text for note in reading.notes)

@@ -255,7 +255,7 @@ def _take(
 def _wrong(header: _Header, metadata: _Metadata | None, coll: _Coll) -> str | None:
     if not 0 <= header.rank < header.n_ranks <= MAX_RANKS or not 0 <= coll.coll_sn < MAX_SEQ:
         return "records have impossible ranks or serial numbers"
-    if len(header.id) > MAX_NAME or len(coll.coll) > MAX_NAME:
+    if len(header.id) > MAX_NAME or len(coll.coll) > MAX_NAME or not header.id.isprintable():
         return "records have impossible ranks or serial numbers"
     if metadata is not None:
         if metadata.hostname is not None and len(metadata.hostname) > MAX_NAME:

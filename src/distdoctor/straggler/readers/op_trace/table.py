@@ -184,7 +184,7 @@ def _words(column: Any) -> tuple[NDArray[np.int32], tuple[str, ...]]:
 
     if not pyarrow.types.is_dictionary(column.type):
         column = column.dictionary_encode()
-    words = tuple(str(word)[:100] for word in column.dictionary.to_pylist())
+    words = tuple(" ".join(str(word).split())[:100] for word in column.dictionary.to_pylist())
     if len(words) > 30_000:
         raise ValueError("the column optype has more than 30,000 different values")
     indexes = column.indices.to_numpy(zero_copy_only=False).astype(np.float64)

@@ -190,7 +190,7 @@ def _read_wide(
 ) -> None:
     series = {at: parsed for at, name in enumerate(names) if at != time_at and (parsed := _named(name))}
     if not series:
-        shown = next((name for at, name in enumerate(names) if at != time_at), "")[:60]
+        shown = " ".join(next((name for at, name in enumerate(names) if at != time_at), "").split())[:60]
         raise InputError(
             f"`{samples.path}`: no column is named by its metric and labels (`{shown}` is a legend?)",
             hint='set the legend to "Verbose", or use "Series joined by time" without transformations',

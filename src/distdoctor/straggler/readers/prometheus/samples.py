@@ -77,7 +77,7 @@ class Samples:
             return
         meaning = meaning_of(name, labels)
         if meaning is None:
-            self.names[name[:100]] += 1
+            self.names[" ".join(name.split())[:100]] += 1
             return
         gpu = None if is_slice(labels) else gpu_of(labels)
         if gpu is None:
