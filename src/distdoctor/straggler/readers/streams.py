@@ -151,10 +151,17 @@ def _unpack(first: bytes, rest: Iterator[bytes], stream: Stream) -> Iterator[byt
     """gzip, one member after another; what comes before a torn end is kept."""
     machine = zlib.decompressobj(wbits=31)
     packed = total = 0
+    is_between = False
     for chunk in _chain(first, rest):
         todo = chunk
         packed += len(chunk)
         while todo:
+            if is_between and todo[:2] != b"\x1f\x8b":
+                # Padding behind the last member; read to the end all the same, so that the hash is of the whole file.
+                for _ in rest:
+                    pass
+                return
+            is_between = False
             try:
                 piece = machine.decompress(todo, CHUNK_BYTES)
             except zlib.error as error:
@@ -175,9 +182,10 @@ def _unpack(first: bytes, rest: Iterator[bytes], stream: Stream) -> Iterator[byt
             todo = machine.unconsumed_tail
             if machine.eof:
                 todo = machine.unused_data
-                if todo[:2] != b"\x1f\x8b":
-                    return
                 machine = zlib.decompressobj(wbits=31)
+                is_between = True
+    if is_between:
+        return
     if last := machine.flush():
         yield last
     if not machine.eof:
