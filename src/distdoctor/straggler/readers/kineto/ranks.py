@@ -1,0 +1,120 @@
+"""Which rank a file is of, and which of several files of one rank count."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import PurePath
+
+import numpy as np
+
+from distdoctor.straggler.facts.reading import Note, NoteKind
+from distdoctor.straggler.readers.kineto.trace import Trace
+from distdoctor.units import fold_ints
+
+# `rank-3.json`, `rank3_trace.json`, `worker3_step_12.169.pt.trace.json`, `trace_rank_3.json.gz`, `rank_3/trace.json`.
+_NAMED = re.compile(r"(?<![a-z])(?:rank|worker)[-_ .]?(\d{1,6})(?!\d)", re.IGNORECASE)
+# `trace_3.json`: only when the names of all files count from 0, since it could be a process id or a step.
+_LAST_NUMBER = re.compile(r"(?<![a-z])(\d{1,6})(?:\.pt)?(?:\.trace)?\.json(?:\.gz)?$", re.IGNORECASE)
+_OTHER_NUMBER = re.compile(r"(?:step|iter|iteration|epoch|pid)[-_ ]?\d+[^/]*$", re.IGNORECASE)
+# What torch's `tensorboard_trace_handler` calls a file by itself: host, process id, time.
+_HOST_AND_PID = re.compile(r"^(.+)_\d{1,7}\.\d{10,20}\.pt\.trace\.json(?:\.gz)?$")
+
+
+def ranks_of_names(paths: Sequence[str]) -> list[int | None]:
+    """The rank that each file's name tells, for traces that do not tell it themselves."""
+    named = [_named_rank(path) for path in paths]
+    if any(rank is not None for rank in named):
+        return named
+    last = [_last_number(path) for path in paths]
+    counts = sorted(rank for rank in last if rank is not None)
+    return last if len(paths) > 1 and counts == list(range(len(paths))) else named
+
+
+def host_of_name(path: str) -> str | None:
+    """The host in the name that torch's TensorBoard handler gives a trace."""
+    match = _HOST_AND_PID.match(PurePath(path).name)
+    return match[1] if match and not _NAMED.search(match[1]) else None
+
+
+def _named_rank(path: str) -> int | None:
+    parts = PurePath(path).parts[-2:]
+    for part in reversed(parts):
+        match = _NAMED.search(part)
+        if match:
+            return int(match[1])
+    return None
+
+
+def _last_number(path: str) -> int | None:
+    name = PurePath(path).name
+    match = _LAST_NUMBER.search(name)
+    return int(match[1]) if match and not _OTHER_NUMBER.search(name) else None
+
+
+def one_run(traces: Sequence[Trace]) -> tuple[list[Trace], list[tuple[Trace, str]], tuple[Note, ...]]:
+    """Traces of the run that most are of, by the world size they tell; others with the reason, and a note."""
+    sizes = [trace.header.world_size for trace in traces if trace.header.world_size is not None]
+    if len(set(sizes)) < 2:
+        return list(traces), [], ()
+    most = max(sorted(set(sizes), reverse=True), key=sizes.count)
+    kept = [trace for trace in traces if trace.header.world_size in (None, most)]
+    others = [trace for trace in traces if trace.header.world_size not in (None, most)]
+    counted = ", ".join(f"{sizes.count(size)} of {size} ranks" for size in sorted(set(sizes)))
+    note = Note(
+        kind=NoteKind.MIXED_RUNS,
+        text=f"traces of different runs are mixed ({counted}); those of {most} ranks are used",
+        how="give the traces of one run",
+    )
+    return (
+        kept,
+        [(each, f"of a run of {each.header.world_size} ranks; {most} are used") for each in others],
+        (note,),
+    )
+
+
+def one_of_each(traces: Sequence[Trace]) -> tuple[list[Trace], list[tuple[Trace, str]], tuple[Note, ...]]:
+    """Of several traces of one rank those whose steps differ; where steps are the same, the later one counts.
+
+    So a profiler that records every thousandth step is read whole, and two runs are not mixed: of each rank the later.
+    """
+    by_rank: dict[int, list[Trace]] = {}
+    for trace in traces:
+        if trace.rank is not None:
+            by_rank.setdefault(trace.rank, []).append(trace)
+    kept, dropped, again = [], [], []
+    for rank, several in by_rank.items():
+        chosen: list[Trace] = []
+        for trace in sorted(several, key=_lateness, reverse=True):
+            same = next((each for each in chosen if _shares_steps(trace, each)), None)
+            if same is None:
+                chosen.append(trace)
+            else:
+                again.append(rank)
+                dropped.append((trace, f"a second trace of rank {rank}; `{same.path}` is used"))
+        kept += chosen
+    notes = (_note_again(again, dropped),) if again else ()
+    return kept, dropped, notes
+
+
+def _note_again(again: list[int], dropped: list[tuple[Trace, str]]) -> Note:
+    ranks = sorted(set(again))
+    shown = fold_ints(ranks[:64]) + ("…" if len(ranks) > 64 else "")
+    first = dropped[0][0]
+    return Note(
+        kind=NoteKind.DUPLICATE_RANKS,
+        text=f"rank{'s' if len(ranks) > 1 else ''} {shown} {'have' if len(ranks) > 1 else 'has'} several traces of the "
+        f"same steps; the later ones are used, not `{PurePath(first.path).name}`"
+        + (f" and {len(dropped) - 1} others" if len(dropped) > 1 else ""),
+        how="give the traces of one run",
+    )
+
+
+def _lateness(trace: Trace) -> tuple[bool, float, int, str]:
+    """By the time of its first step; without one, by how many steps it has, then by name."""
+    known = bool(np.isfinite(trace.begin_s))
+    return (known, trace.begin_s if known else 0.0, len(trace.steps), trace.path)
+
+
+def _shares_steps(one: Trace, other: Trace) -> bool:
+    return len(one.steps) == 0 or bool(np.isin(one.steps, other.steps).any())
