@@ -8,9 +8,12 @@ from enum import Enum
 
 import numpy as np
 
-# From this share of the ranks on it is a group of ranks rather than some slow ones. Our own threshold: pipelines of
-# more than 16 stages are rare.
-MIN_GROUP_SHARE = 1 / 16
+# A block or a stride counts as slow when this share of it crossed the threshold: single ranks stay below by noise.
+MIN_FILLED = 0.75
+
+# More slow ranks than this share, in no such pattern, are no single machines either. Our own threshold.
+MANY_SHARE = 1 / 8
+_AT_LEAST = 4
 
 
 class Shape(Enum):
@@ -33,19 +36,24 @@ class RankPattern:
 
 
 def pattern_of(ranks: Sequence[int], num_ranks: int) -> RankPattern:
-    """What the slow `ranks` of `num_ranks` look like; SCATTERED for a single rank."""
+    """What the slow `ranks` of `num_ranks` look like; SCATTERED for a single rank.
+
+    Blocks and strides are those that divide the ranks evenly, as dimensions of a mesh do.
+    """
     ordered = tuple(sorted(ranks))
     if len(ordered) < 2:
         return RankPattern(shape=Shape.SCATTERED, ranks=ordered)
-    gaps = np.diff(ordered)
-    is_group = len(ordered) >= max(2, num_ranks * MIN_GROUP_SHARE)
-    if bool(np.all(gaps == 1)):
-        divides = num_ranks % len(ordered) == 0 and ordered[0] % len(ordered) == 0
-        if is_group and divides:
-            at_end = ordered[0] == 0 or ordered[-1] == num_ranks - 1
-            return RankPattern(shape=Shape.BLOCK, ranks=ordered, at_end=at_end)
-    elif bool(np.all(gaps == gaps[0])) and is_group and len(ordered) * int(gaps[0]) >= num_ranks:
-        return RankPattern(shape=Shape.STRIDED, ranks=ordered)
-    if len(ordered) > max(2, num_ranks / 4):
+    numbers = np.array(ordered)
+    for size in range(2, num_ranks // 2 + 1):
+        if num_ranks % size:
+            continue
+        blocks = numbers // size
+        if blocks[0] == blocks[-1] and len(ordered) >= MIN_FILLED * size:
+            last = num_ranks // size - 1
+            return RankPattern(shape=Shape.BLOCK, ranks=ordered, at_end=int(blocks[0]) in (0, last))
+        rests = numbers % size
+        if np.all(rests == rests[0]) and len(ordered) >= MIN_FILLED * (num_ranks // size):
+            return RankPattern(shape=Shape.STRIDED, ranks=ordered)
+    if len(ordered) >= max(_AT_LEAST, num_ranks * MANY_SHARE):
         return RankPattern(shape=Shape.MANY, ranks=ordered)
     return RankPattern(shape=Shape.SCATTERED, ranks=ordered)

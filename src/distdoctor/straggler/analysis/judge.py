@@ -91,7 +91,8 @@ def _judge(timings: StepTimings, own_time: OwnTime) -> Judgement:
         sections=timings.sections,
         num_skipped=skipped,
     )
-    suspects, pattern = _doubt_groups(find_suspects(scene), timings, peers)
+    suspects = find_suspects(scene)
+    suspects, hosts, pattern = _doubt_groups(suspects, _hosts(timings, scene, suspects), timings, peers)
     heat, heat_rows, heat_edges = heat_of(excess, [each.row for each in suspects])
     judgement = Judgement(
         basis=own_time.basis,
@@ -103,7 +104,7 @@ def _judge(timings: StepTimings, own_time: OwnTime) -> Judgement:
         threshold=threshold,
         peer_ms=peer_ms,
         suspects=suspects,
-        hosts=_hosts(timings, scene, suspects),
+        hosts=hosts,
         pattern=pattern,
         heavy=heavy_groups(peer_ms, peers, effects.effect),
         rotation=rotation_of(excess),
@@ -137,31 +138,34 @@ def _medians(times: Times) -> NDArray[np.float32]:
 
 
 def _doubt_groups(
-    suspects: tuple[Suspect, ...], timings: StepTimings, peers: Peers
-) -> tuple[tuple[Suspect, ...], RankPattern | None]:
-    """Without coordinates a block of slow ranks may be a pipeline stage: then nobody in it is accused."""
+    suspects: tuple[Suspect, ...], hosts: tuple[SlowHost, ...], timings: StepTimings, peers: Peers
+) -> tuple[tuple[Suspect, ...], tuple[SlowHost, ...], RankPattern | None]:
+    """Without coordinates a block of slow ranks may be a pipeline stage: then nobody in it is accused.
+
+    Returns the pattern that made the doubt, None when there is none.
+    """
     if peers.known:
-        return suspects, None
-    lasting = [each for each in suspects if each.is_accused and each.pattern is not Pattern.INTERMITTENT]
-    pattern = pattern_of([each.rank for each in lasting], timings.world_size or timings.num_ranks)
-    if pattern.shape is Shape.SCATTERED or _is_one_host(lasting, timings, pattern):
-        return suspects, pattern
-    doubted = {each.row for each in lasting}
-    return (
-        tuple(
-            replace(each, failed=(*each.failed, Gate.KIND)) if each.row in doubted else each
-            for each in suspects
-        ),
-        pattern,
+        return suspects, hosts, None
+    lasting = {each.row for each in suspects if each.is_accused and each.pattern is not Pattern.INTERMITTENT}
+    rows = lasting | {row for host in hosts for row in host.rows}
+    pattern = pattern_of([timings.ranks[row] for row in rows], timings.world_size or timings.num_ranks)
+    if pattern.shape is Shape.SCATTERED or _is_one_host(rows, timings, pattern):
+        return suspects, hosts, None
+    doubted = tuple(
+        replace(each, failed=(*each.failed, Gate.KIND)) if each.row in lasting else each for each in suspects
     )
+    return doubted, (), pattern
 
 
-def _is_one_host(suspects: list[Suspect], timings: StepTimings, pattern: RankPattern) -> bool:
-    """All ranks of one host out of at least four, in the middle of the job: no stage is there alone by habit."""
-    hosts = rows_by_host(timings.places)
-    rows = {each.row for each in suspects}
-    alone = [host for host, each in hosts.items() if rows == set(each)]
-    return bool(alone) and len(hosts) >= 4 and not pattern.at_end
+def _is_one_host(rows: set[int], timings: StepTimings, pattern: RankPattern) -> bool:
+    """Ranks of one host out of at least four, in the middle of the job: no stage is there alone by habit."""
+    hosts = {timings.places[row].host for row in rows}
+    return (
+        None not in hosts
+        and len(hosts) == 1
+        and len(rows_by_host(timings.places)) >= 4
+        and not pattern.at_end
+    )
 
 
 def _hosts(timings: StepTimings, scene: Scene, suspects: tuple[Suspect, ...]) -> tuple[SlowHost, ...]:
@@ -169,7 +173,7 @@ def _hosts(timings: StepTimings, scene: Scene, suspects: tuple[Suspect, ...]) ->
     effects = scene.effects
     if scene.own_time.basis is Basis.WALL_ONLY or np.median(effects.num_steps) < FEW_STEPS:
         return ()
-    doubted = {each.row for each in suspects if set(each.failed) & {Gate.KIND, Gate.WAIT, Gate.PEERS}}
+    doubted = {each.row for each in suspects if set(each.failed) & {Gate.WAIT, Gate.PEERS}}
     lasting = [each for each in suspects if each.is_accused and each.pattern is not Pattern.INTERMITTENT]
     found = slow_hosts(
         scene.excess,

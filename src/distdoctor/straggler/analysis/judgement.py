@@ -93,7 +93,7 @@ class Judgement:
     hosts: tuple[SlowHost, ...] = ()
     """Accused instead of their ranks."""
     pattern: RankPattern | None = None
-    """Of all ranks that crossed the threshold, where no coordinates are known."""
+    """Of the slow ranks, where it may be another kind of ranks and no coordinates tell: then nobody is accused."""
     heavy: tuple[HeavyGroup, ...] = ()
     rotation: Rotation | None = None
     cost: Cost | None = None

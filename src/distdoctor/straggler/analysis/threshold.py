@@ -20,8 +20,8 @@ from distdoctor.straggler.analysis.peers import Peers
 FLOOR = 0.03
 
 # The chance, by the model below, that any rank of a healthy job crosses any threshold. Real noise has heavier tails,
-# so it was set below the 1 in 200 that the benchmark has to hold.
-FAMILY_ERROR = 0.004
+# so it was set well below the 1 in 200 that the benchmark has to hold.
+FAMILY_ERROR = 0.002
 
 # What is assumed of the spread between healthy ranks before looking: 0.5 %, and more where steps are noisier, with the
 # weight of so many degrees of freedom. It decides for few ranks, whose own spread cannot be estimated. Set on

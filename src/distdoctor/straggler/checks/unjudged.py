@@ -35,7 +35,6 @@ def why_not_judged(facts: Analysed) -> tuple[str, str]:
 def why_silence_says_nothing(judged: Judged) -> tuple[str, str | None] | None:
     """Why nobody could have been accused here; None when a slow rank would have been seen."""
     judgement, timings = judged.judgement, judged.timings
-    failed = {gate for each in judgement.suspects for gate in each.failed}
     if judgement.basis is Basis.WALL_ONLY:
         return (
             "wall times hold own work and waiting in one: they are equal on all ranks, whoever is slow",
@@ -52,7 +51,7 @@ def why_silence_says_nothing(judged: Judged) -> tuple[str, str | None] | None:
             f"{judged.units}; at least {MIN_STEPS} are needed to name a rank",
             f"record more of them: {RECORD}",
         )
-    if Gate.KIND in failed and judgement.pattern is not None:
+    if judgement.pattern is not None:
         return (
             f"a group of {len(judgement.pattern.ranks)} ranks takes longer ({judgement.pattern.shape.value}): a "
             "pipeline stage, another kind of GPU, or slow hosts",

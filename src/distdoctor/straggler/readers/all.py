@@ -14,6 +14,7 @@ from distdoctor.straggler.readers.op_trace.reader import OP_TRACES
 from distdoctor.straggler.readers.packed import PACKED_FILES
 from distdoctor.straggler.readers.prometheus.reader import PROMETHEUS
 from distdoctor.straggler.readers.recording import RECORDINGS
+from distdoctor.straggler.readers.refusals import REFUSALS
 from distdoctor.straggler.readers.torchtitan import TORCHTITAN_LOGS
 
 READERS: tuple[Reader, ...] = (
@@ -29,4 +30,5 @@ READERS: tuple[Reader, ...] = (
     ARROW_TABLES,
     JSON_ROWS,
     CSV_TABLES,
+    *REFUSALS,
 )
