@@ -9,6 +9,7 @@ def register(app: typer.Typer) -> None:
     """Add `straggler` and its verbs."""
     from distdoctor.cli.straggler_analyze import analyze
     from distdoctor.cli.straggler_pack import pack
+    from distdoctor.cli.straggler_record import record
 
     group = typer.Typer(
         rich_markup_mode=None,
@@ -17,4 +18,5 @@ def register(app: typer.Typer) -> None:
     )
     group.command("analyze")(analyze)
     group.command("pack")(pack)
+    group.command("record", hidden=True)(record)
     app.add_typer(group, name="straggler")

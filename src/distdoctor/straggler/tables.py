@@ -8,6 +8,8 @@ import numpy as np
 
 from distdoctor.report.model import Column, Scalar, Table
 from distdoctor.straggler.analysed import Analysed, Judged
+from distdoctor.straggler.analysis.judgement import Pattern
+from distdoctor.straggler.analysis.own_time import Basis
 from distdoctor.straggler.arrival_table import arrival_table
 from distdoctor.straggler.facts.reading import NoteKind
 
@@ -35,16 +37,25 @@ def straggler_tables(facts: Analysed) -> tuple[Table, ...]:
     return tuple(tables)
 
 
-_COLUMNS = (
-    Column(name="rank", align="right"),
-    Column(name="host"),
-    Column(name="own work", unit="ms", align="right"),
-    Column(name="peers", unit="ms", align="right"),
-    Column(name="longer", unit="%", align="right"),
-    Column(name="waits", unit="ms", align="right"),
-    Column(name="noise", unit="%", align="right"),
-    Column(name="verdict"),
-)
+_TIMES = {
+    Basis.SECTIONS: "own work",
+    Basis.STEP_LESS_WAIT: "own work",
+    Basis.WAIT_ONLY: "comes later",
+    Basis.WALL_ONLY: "whole step",
+}
+
+
+def _columns(judged: Judged) -> tuple[Column, ...]:
+    return (
+        Column(name="rank", align="right"),
+        Column(name="host"),
+        Column(name=_TIMES[judged.judgement.basis], unit="ms", align="right"),
+        Column(name="peers", unit="ms", align="right"),
+        Column(name="longer", unit="%", align="right"),
+        Column(name="waits", unit="ms", align="right"),
+        Column(name="noise", unit="%", align="right"),
+        Column(name="verdict"),
+    )
 
 
 def _main_table(judged: Judged, number: int) -> Table:
@@ -54,12 +65,21 @@ def _main_table(judged: Judged, number: int) -> Table:
     words = f"medians over {judged.units}"
     return Table(
         name="ranks-first" if number == 0 else f"ranks-first-{number + 1}",
-        title=f"Ranks by own work against their peers ({words})",
-        columns=_COLUMNS,
+        title=f"Ranks, the slowest first ({words})",
+        columns=_columns(judged),
         rows=tuple(_row(judged, row) for row in shown),
-        note=f"and {rest} more ranks that are no slower" if rest > 0 else None,
+        note=_note(judged, rest),
         place="first" if number == 0 else "body",
     )
+
+
+def _note(judged: Judged, rest: int) -> str | None:
+    parts = [f"and {rest} more ranks that are no slower"] if rest > 0 else []
+    if any(
+        each.pattern not in (Pattern.PERSISTENT, Pattern.INTERMITTENT) for each in judged.judgement.accused
+    ):
+        parts.append("of a rank that is slow since a step, the times from there on")
+    return "; ".join(parts) or None
 
 
 def _rank_table(judged: Judged, number: int) -> Table:
@@ -70,7 +90,7 @@ def _rank_table(judged: Judged, number: int) -> Table:
         title=f"All ranks (medians over {judged.units})"
         if rest <= 0
         else f"The {MAX_ROWS} ranks with the longest own work (medians over {judged.units})",
-        columns=_COLUMNS,
+        columns=_columns(judged),
         rows=tuple(_row(judged, row) for row in order),
         note=f"{rest} others are not listed" if rest > 0 else None,
     )
@@ -89,23 +109,35 @@ def _by_effect(judged: Judged) -> list[int]:
 def _row(judged: Judged, row: int) -> tuple[Scalar, ...]:
     judgement = judged.judgement
     place = judged.timings.places[row]
-    own = _number(judgement.own_ms, row)
-    effect = float(judgement.effects.effect[row])
+    own, peer, effect = _times(judged, row)
+    return (
+        place.rank,
+        place.host,
+        _rounded(own),
+        _rounded(peer),
+        _rounded(None if effect is None else 100 * effect),
+        _number(judgement.wait_ms, row),
+        _rounded(100 * float(judgement.effects.noise[row])),
+        _verdict(judged, row),
+    )
+
+
+def _times(judged: Judged, row: int) -> tuple[float | None, float | None, float | None]:
+    """Own time and the peers' in ms, and the effect: of an accused rank in the steps in which it is slow."""
+    judgement = judged.judgement
+    suspect = next((each for each in judgement.suspects if each.row == row), None)
+    if suspect is not None and suspect.pattern not in (Pattern.PERSISTENT, Pattern.INTERMITTENT):
+        columns = slice(suspect.stretch.start, suspect.stretch.end)
+        times = judgement.peer_ms[judgement.peers.group_of[row], columns]
+        known = times[np.isfinite(times)]
+        peer = float(np.median(known)) if len(known) else None
+        return (None if peer is None else peer + suspect.excess_ms), peer, suspect.effect
     peer = (
         float(np.nanmedian(judgement.peer_ms[judgement.peers.group_of[row]]))
         if _has_peers(judged, row)
         else None
     )
-    return (
-        place.rank,
-        place.host,
-        own,
-        _rounded(peer),
-        _rounded(100 * effect) if np.isfinite(effect) else None,
-        _number(judgement.wait_ms, row),
-        _rounded(100 * float(judgement.effects.noise[row])),
-        _verdict(judged, row),
-    )
+    return _number(judgement.own_ms, row), peer, float(judgement.effects.effect[row])
 
 
 def _has_peers(judged: Judged, row: int) -> bool:

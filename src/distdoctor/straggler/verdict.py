@@ -84,11 +84,28 @@ def _inconclusive(report: Report, facts: Analysed) -> Verdict:
     shown += _arrivals(facts)
     return Verdict(
         status=Status.UNKNOWN,
-        title=clip_title(f"inconclusive: {reason}"),
+        title=clip_title(_of_one_log(report, facts) or f"inconclusive: {reason}"),
         summary=f"Nobody is named and nobody is ruled out: {reason}.{shown}{remedy}",
         confidence=Confidence.HIGH,
         cause_class=Answer.INCONCLUSIVE.value,
     )
+
+
+def _of_one_log(report: Report, facts: Analysed) -> str | None:
+    """The title where one rank prints for all: what its log shows, and that it names nobody."""
+    if facts.judged or not facts.series:
+        return None
+    told = [each for each in report.findings if each.ignored is None and each.id in _OF_SERIES]
+    if told:
+        told.sort(key=lambda each: _OF_SERIES.index(each.id))
+        return f"inconclusive: {told[0].title}"
+    few = all(each.shape.too_few for each in facts.series)
+    seen = "too few values to see a change" if few else "no change of speed seen"
+    return f"inconclusive: {seen}; one rank's log names nobody"
+
+
+_OF_SERIES = ("straggler-regime", "straggler-periodic", "straggler-stall")
+"""Checks of one log, what matters most first."""
 
 
 def _arrivals(facts: Analysed) -> str:

@@ -9,6 +9,7 @@ measured at several lengths, so neighbours that resemble one another (autocorrel
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -147,7 +148,8 @@ def _kept(
         edges = np.array([0, *found, len(blocks)])
         sizes = np.diff(edges)
         gaps = np.abs(np.diff(np.diff(sums[edges]) / sizes))
-        scores = gaps / (noise * np.sqrt(1 / sizes[1:] + 1 / sizes[:-1]))
+        errors = _noise_by_level(blocks, edges, noise) / np.sqrt(sizes)
+        scores = gaps / np.hypot(errors[1:], errors[:-1])
         strength = np.minimum(scores / limit, gaps / max(least, 1e-9))
         if strength.min() < 1:
             del found[int(strength.argmin())]
@@ -157,6 +159,19 @@ def _kept(
         else:
             return [(split, float(score)) for split, score in zip(found, scores, strict=True)]
     return []
+
+
+def _noise_by_level(blocks: Values, edges: NDArray[np.int64], noise: float) -> Values:
+    """The noise within each level where it is more than that of the whole: a job may become unsteady."""
+    own = np.array(
+        [
+            noise_of_means(blocks[start:end], floor=noise) if end - start >= MIN_STRETCHES else noise
+            for start, end in pairwise(edges.tolist())
+        ]
+    )
+    # A level too short to know its noise has that of its neighbours.
+    around = np.maximum(np.concatenate([own[1:], own[-1:]]), np.concatenate([own[:1], own[:-1]]))
+    return np.where(np.diff(edges) >= MIN_STRETCHES, own, np.maximum(own, around))
 
 
 def _onset(values: Values, start: int, near: int, end: int, *, reach: int) -> int:

@@ -192,18 +192,22 @@ def _hosts(timings: StepTimings, scene: Scene, suspects: tuple[Suspect, ...]) ->
 
 
 def _cost(judgement: Judgement, excess: Times, own_time: OwnTime) -> Cost | None:
-    """What the accused ranks and hosts cost; None when nobody is accused or own time is not in ms."""
-    rows = sorted(
-        {each.row for each in judgement.suspects if each.is_accused}
-        | {row for host in judgement.hosts for row in host.rows}
-    )
+    """What the accused ranks and hosts cost, in the steps since the first of them is slow.
+
+    None when nobody is accused or own time is not in ms.
+    """
+    accused = [each for each in judgement.suspects if each.is_accused]
+    rows = sorted({each.row for each in accused} | {row for host in judgement.hosts for row in host.rows})
     if not rows or own_time.basis in (Basis.WALL_ONLY, Basis.WAIT_ONLY):
         return None
-    peers, peer_ms, scale = judgement.peers, judgement.peer_ms, own_time.scale_ms
+    starts = [each.stretch.start for each in accused] + [host.start for host in judgement.hosts]
+    ends = [each.stretch.end for each in accused] + [host.end for host in judgement.hosts]
+    columns = slice(min(starts), max(ends))
+    excess, peer_ms = excess[:, columns], judgement.peer_ms[:, columns]
+    peers, scale = judgement.peers, own_time.scale_ms
     slowest = np.zeros(excess.shape[1], dtype=np.float32)
-    accused = set(rows)
     for group in range(peers.num_groups):
-        members = np.array([row for row in peers.members(group) if int(row) not in accused], dtype=np.intp)
+        members = np.setdiff1d(peers.members(group), rows)
         if len(members):
             highest = np.fmax.reduce(excess[members], axis=0)
             slowest = np.fmax(slowest, _in_ms(highest, peer_ms[group], scale))

@@ -38,8 +38,10 @@ MIN_SLOW_SHARE = 1 / 6
 CYCLES = 24
 
 # A rhythm needs so many slow steps, on this share of the places where the rhythm puts one. Our own thresholds: four at
-# equal distances come about by chance once in a hundred logs with four.
+# equal distances come about by chance once in a hundred logs with four. Three do when there are no others, and far apart.
 MIN_BEATS = 4
+MIN_BEATS_ALONE = 3
+MIN_PERIOD_ALONE = 20
 MIN_COVERAGE = 0.7
 MAX_BY_CHANCE = 0.35
 MIN_BEATS_LOOSE = 6
@@ -203,7 +205,7 @@ def kinds_of(residual: Values, rounding: float = 0.0) -> tuple[Pattern, float] |
 
 def rhythm_of(stalled: Sequence[int], steps: NDArray[np.int64], utc_s: Values | None = None) -> Rhythm | None:
     """The rhythm of stalls. stalled: their values, ascending. steps: of all values, shape (values,)."""
-    if len(stalled) < MIN_BEATS:
+    if len(stalled) < MIN_BEATS_ALONE:
         return None
     at = np.asarray(stalled)
     unit = max(1, int(np.median(np.diff(steps))))
@@ -229,7 +231,8 @@ def _exact(beats: NDArray[np.int64], places: NDArray[np.int64]) -> tuple[int, ND
         inside = (places >= first) & (places <= last)
         slots = int(((places % every == phase) & inside).sum())
         by_chance = len(beats) / max(1, int(inside.sum()))
-        regular = num >= MIN_BEATS and num >= MIN_COVERAGE * slots and by_chance <= MAX_BY_CHANCE
+        enough = num >= MIN_BEATS or (num == len(beats) == MIN_BEATS_ALONE and every >= MIN_PERIOD_ALONE)
+        regular = enough and num >= MIN_COVERAGE * slots and by_chance <= MAX_BY_CHANCE
         if regular and (best is None or num > best[1].sum()):
             best = every, member
     return best

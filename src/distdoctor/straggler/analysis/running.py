@@ -66,9 +66,8 @@ def surroundings_of(logs: Values, *, rounding: float = 0.0) -> Surroundings:
     sigma = scatter(logs, rounding=rounding)
     # In a series of two kinds of steps both are usual, so the reach is that of the values, not only of one phase.
     reach = DRAWN_IN_AT * max(sigma, MAD_TO_SIGMA * float(np.median(np.abs(logs - middle))))
-    return Surroundings(
-        middle=middle, upper=upper, sigma=sigma, drawn_in=np.clip(logs, middle - reach, middle + reach)
-    )
+    drawn_in: Values = np.clip(logs, middle - reach, np.maximum(middle, upper) + reach)
+    return Surroundings(middle=middle, upper=upper, sigma=sigma, drawn_in=drawn_in)
 
 
 def scatter(logs: Values, *, rounding: float = 0.0) -> float:

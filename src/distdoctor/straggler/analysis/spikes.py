@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +29,10 @@ GIVEN_BACK_AFTER = 4
 GIVEN_BACK_SIGMAS = 2.0
 
 
+# All stalls lie behind some step: by chance, less often than this.
+BY_CHANCE = 1e-3
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stall:
     """Neighbouring values that took far longer than usual."""
@@ -45,6 +50,14 @@ class Stall:
     def factor(self) -> float:
         """Longest over usual."""
         return self.longest / self.usual
+
+
+def since(stalls: Sequence[Stall], first: int, end: int) -> int | None:
+    """The first stall, when all lie so late among values `first` to `end` that chance does not put them there."""
+    if not stalls or end <= first:
+        return None
+    share = (end - stalls[0].index) / (end - first)
+    return stalls[0].index if share ** len(stalls) < BY_CHANCE else None
 
 
 def stalls_of(

@@ -10,6 +10,7 @@ from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severit
 from distdoctor.straggler.analysis.periods import Pattern, Rhythm
 from distdoctor.straggler.analysis.regimes import SeriesShape
 from distdoctor.straggler.checks.series_regime import is_planned
+from distdoctor.straggler.checks.series_stall import since_evidence
 from distdoctor.straggler.checks.series_words import (
     MAX_TITLE,
     Told,
@@ -119,6 +120,7 @@ def _rhythm(shape: SeriesShape, told: Told, rhythm: Rhythm) -> Found:
                 value=round(share * 100, 2),
                 unit="% of the time",
             ),
+            *since_evidence(shape, told, shape.beats),
         ),
         explanation=_rhythm_words(rhythm) + names_nobody(told),
         actions=(

@@ -177,7 +177,8 @@ def _drift(shape: SeriesShape, told: Told, level: Level) -> Found:
         ),
         explanation=(
             "The speed changes little by little: a machine that warms up, memory that fragments, data or sequences that "
-            "grow, a log or cache that fills." + ("" if lasts else " It did not last to the end of the log.")
+            "grow, a log or cache that fills; a schedule in small steps."
+            + ("" if lasts else " It did not last to the end of the log.")
         )
         + names_nobody(told),
         actions=(
@@ -197,16 +198,16 @@ def _speed_ups(shape: SeriesShape, told: Told) -> list[Found]:
     """Faster from some step on, other than back from a slow spell."""
     ends = {spell.end for spell in shape.spells}
     jumps = [
-        (each.index, each.ratio, min(each.num_before, each.num_after))
+        _speed_up(shape, told, each.index, each.ratio, min(each.num_before, each.num_after))
         for each in shape.changes
         if each.ratio <= 1 / (1 + MIN_SHIFT)
         and each.index not in ends
         and not is_planned(shape, told, each.index)
     ]
-    drifts = [
-        (each.start, each.drift, each.size // 2) for each in shape.levels if each.drift <= 1 / (1 + MIN_SHIFT)
+    return [
+        *jumps,
+        *(_drift(shape, told, each) for each in shape.levels if each.drift <= 1 / (1 + MIN_SHIFT)),
     ]
-    return [_speed_up(shape, told, *each) for each in [*jumps, *drifts]]
 
 
 def _speed_up(shape: SeriesShape, told: Told, index: int, ratio: float, num: int) -> Found:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from distdoctor.report.checking import Found, Outcome, Passed
 from distdoctor.report.model import Action, Confidence, Evidence, Severity, Team
 from distdoctor.straggler.analysis.regimes import SeriesShape
-from distdoctor.straggler.analysis.spikes import FEW, Stall
+from distdoctor.straggler.analysis.spikes import FEW, Stall, since
 from distdoctor.straggler.checks.series_words import (
     MAX_TITLE,
     Told,
@@ -88,6 +88,16 @@ def _found(shape: SeriesShape, told: Told) -> Found:
         ),
         cause_class="straggler:stall",
     )
+
+
+def since_evidence(shape: SeriesShape, told: Told, stalls: Sequence[Stall]) -> tuple[Evidence, ...]:
+    """A line when slow steps began at some step, and did not come before."""
+    start = since(stalls, shape.num_warmup, len(shape.times))
+    if start is None:
+        return ()
+    when = when_words(shape, start, told)
+    at = f"{step_words(shape, start)}{f' ({when})' if when else ''}"
+    return (evidence(f"none of them before {at}: something began there", told),)
 
 
 def _title(shape: SeriesShape, told: Told, worst: Stall, share: float) -> str:

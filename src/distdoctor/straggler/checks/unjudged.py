@@ -37,7 +37,7 @@ def why_silence_says_nothing(judged: Judged) -> tuple[str, str | None] | None:
     judgement, timings = judged.judgement, judged.timings
     if judgement.basis is Basis.WALL_ONLY:
         return (
-            "wall times hold own work and waiting in one: they are equal on all ranks, whoever is slow",
+            "whole-step times are equal on all ranks, whoever is slow",
             RECORD,
         )
     if timings.num_ranks < MIN_PEERS or max(judgement.peers.sizes) < MIN_PEERS:

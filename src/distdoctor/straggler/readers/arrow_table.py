@@ -74,6 +74,7 @@ def _schema(path: str, head: bytes) -> Any:
     pyarrow, _ = import_parquet()
     try:
         with closing(_open_arrow(path, head)) as reader:
+            reader.schema.names  # noqa: B018 - names that are no text raise here
             return reader.schema
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         raise InputError(f"it is no whole Arrow file: {str(error)[:200]}") from None
@@ -114,10 +115,16 @@ def _batches(path: str, head: bytes, table: RawTable) -> Iterator[Any]:
         kept = _kept(reader.schema, table)
         if head.startswith(ARROW_FILE_MAGIC):
             for index in range(reader.num_record_batches):
-                yield _plain(reader.get_batch(index).select(kept))
+                yield _checked(reader.get_batch(index).select(kept))
         else:
             for batch in reader:
-                yield _plain(batch.select(kept))
+                yield _checked(batch.select(kept))
+
+
+def _checked(batch: Any) -> Any:
+    """Offsets and codes of Arrow files are used as they stand there; damaged ones would be read as addresses."""
+    batch.validate(full=True)
+    return _plain(batch)
 
 
 def _kept(schema: Any, table: RawTable) -> list[str]:

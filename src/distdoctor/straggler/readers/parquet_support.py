@@ -32,7 +32,9 @@ def open_parquet(path: str) -> Any:  # Any: pyarrow is not typed here
     """The file, its footer read. Raises InputError with one line."""
     pyarrow, parquet = import_parquet()
     try:
-        return parquet.ParquetFile(path, memory_map=False)
+        file = parquet.ParquetFile(path, memory_map=False)
+        file.schema_arrow.names  # noqa: B018 - names that are no text raise here
+        return file
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         raise InputError(f"it is no whole Parquet file: {_first_line(error)}") from None
 

@@ -129,7 +129,7 @@ class RawTable:
         store.num_values += int(np.count_nonzero(~np.isnan(array))) + num_bad
         store.example = store.example or example
         if column.role not in _WIDE:
-            with np.errstate(over="ignore"):
+            with np.errstate(over="ignore", invalid="ignore"):
                 store.chunks.append((self.num_rows, array.astype(np.float32)))
         else:
             store.chunks.append((self.num_rows, array))
@@ -149,7 +149,8 @@ def as_numbers(
 ) -> tuple[NDArray[np.float64], int, str | None]:
     """(numbers, NaN where there is none; how many values are text instead; one of them)."""
     if isinstance(values, np.ndarray) and values.dtype.kind in "fiu":
-        return values.astype(np.float64), 0, None
+        with np.errstate(invalid="ignore"):  # damaged bytes may be signalling NaN
+            return values.astype(np.float64), 0, None
     try:
         # None becomes NaN, "1.5" becomes 1.5; anything else raises.
         array = np.asarray(values, dtype=np.float64)
