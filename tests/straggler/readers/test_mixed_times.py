@@ -148,6 +148,15 @@ def test_forward_under_data_parallelism_is_own_time(tmp_path: Path, times: dict[
     assert set(only(reading).sections) == {Section.FORWARD}
 
 
+def test_forward_of_an_unknown_kind_of_parallelism_is_said_to_be_assumed(
+    tmp_path: Path, times: dict[Section, np.ndarray]
+) -> None:
+    alone = reading_of(tmp_path, {"fwd_ms": times[Section.FORWARD]})
+    assert any("is taken as own work" in text for text in notes_of(alone, NoteKind.LIMITED))
+    known = reading_of(tmp_path, {"fwd_ms": times[Section.FORWARD]}, dp=lambda rank: rank)
+    assert not notes_of(known, NoteKind.LIMITED)
+
+
 def test_computing_that_fills_the_whole_step_holds_waiting(
     tmp_path: Path, times: dict[Section, np.ndarray]
 ) -> None:

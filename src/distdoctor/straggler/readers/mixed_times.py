@@ -79,10 +79,11 @@ def decide(rows: Sequence[RankRows], places: Mapping[int, Place], columns: Mappi
     comm = sample.where_comm()
     names = {key: f"`{columns.get(key, key[0].value)}`" for key in keys}
     inside = sorted(_dimensions(places))
+    knows_mesh = any(place.coords for place in places.values())
     for key in sorted(loose, key=lambda each: each[0].value):
         match key:
             case (Section.FORWARD, _):
-                _forward(key, names[key], comm, inside, decision)
+                _forward(key, names[key], comm, inside, decision, knows_mesh=knows_mesh)
             case (Section.BACKWARD, _):
                 _backward(key, names[key], comm, inside, decision, has_wall=_has(keys, Section.BACKWARD_WALL))
     own_passes = any(
@@ -93,7 +94,9 @@ def decide(rows: Sequence[RankRows], places: Mapping[int, Place], columns: Mappi
     return decision
 
 
-def _forward(key: Key, name: str, comm: Comm, inside: list[str], decision: Decision) -> None:
+def _forward(
+    key: Key, name: str, comm: Comm, inside: list[str], decision: Decision, *, knows_mesh: bool
+) -> None:
     if inside and comm is not Comm.OUTSIDE:
         decision.sections[key] = (Section.FORWARD_WALL, Use.AS_IS)
         _limit(
@@ -102,6 +105,12 @@ def _forward(key: Key, name: str, comm: Comm, inside: list[str], decision: Decis
         )
     elif (Section.FORWARD, Said.EXACTLY) not in decision.sections:
         decision.sections[key] = (Section.FORWARD, Use.AS_IS)
+        if comm is Comm.NONE and not knows_mesh:
+            _limit(
+                decision,
+                f"{name} is taken as own work, as it is under DDP; under FSDP or tensor parallelism it holds waiting too",
+                how="name it fwd_wall_ms then, or add columns for the coordinates: dp_shard, tp, pp",
+            )
 
 
 def _backward(
