@@ -13,7 +13,7 @@ from distdoctor.straggler.analysis.judgement import Pattern, Suspect
 from distdoctor.straggler.facts.places import Place
 
 # Bars of the picture of own work against waiting; more ranks are chosen evenly beside the accused.
-MAX_BARS = 64
+MAX_BARS = 40
 
 # Points of a line. More would not be seen.
 MAX_POINTS = 160
@@ -74,7 +74,7 @@ def _bars(judged: Judged, about: str, name: str) -> Series | None:
     rows = _chosen(judged.timings.num_ranks, accused)
     return Series(
         name=f"straggler-own-and-wait{name}",
-        title=f"Own work and waiting by rank, median {judged.unit}: who waits least is waited for{about}",
+        title=f"Own work and waiting by rank{_slow_steps(judged)}: who waits least is waited for{about}",
         kind="stacked",
         x_label="rank",
         y_label="ms",
@@ -86,6 +86,14 @@ def _bars(judged: Judged, about: str, name: str) -> Series | None:
         ),
         hot=tuple(index for index, row in enumerate(rows) if row in set(accused)),
     )
+
+
+def _slow_steps(judged: Judged) -> str:
+    spans = [each.stretch for each in judged.judgement.accused]
+    if not spans or min(each.start for each in spans) == 0:
+        return f", median {judged.unit}"
+    first = int(judged.judgement.steps[min(each.start for each in spans)])
+    return f", median from {judged.unit} {first:,} on"
 
 
 def _chosen(num_ranks: int, accused: list[int]) -> list[int]:

@@ -8,6 +8,7 @@ measured at several lengths, so neighbours that resemble one another (autocorrel
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -55,14 +56,22 @@ def threshold_for(num_blocks: int) -> float:
 
 
 def noise_of_means(values: Values, *, floor: float) -> float:
-    """Standard deviation of one value as means see it: larger than the scatter where neighbours resemble each other."""
+    """Standard deviation of one value as means see it: larger than the scatter where neighbours resemble each other.
+
+    Robust: a few changes of level do not count.
+    """
+    return _noise(
+        values, floor, lambda steps: MAD_TO_SIGMA * float(np.median(np.abs(steps - np.median(steps))))
+    )
+
+
+def _noise(values: Values, floor: float, spread_of: Callable[[Values], float]) -> float:
+    """The largest of the noises that means of stretches of several lengths show."""
     found = [floor]
     length = 2 if len(values) >= 2 * MIN_STRETCHES else 1
     while len(values) // length >= MIN_STRETCHES or not found[1:]:
-        steps = np.diff(_means_of_blocks(values, length))
-        # About the median: steady growth from stretch to stretch is drift, not noise.
-        spread = MAD_TO_SIGMA * float(np.median(np.abs(steps - np.median(steps))))
-        found.append(spread * (length / 2) ** 0.5)
+        # About their middle: steady growth from stretch to stretch is drift, not noise.
+        found.append(spread_of(np.diff(_means_of_blocks(values, length))) * (length / 2) ** 0.5)
         length *= 2
     return max(found)
 
@@ -162,10 +171,15 @@ def _kept(
 
 
 def _noise_by_level(blocks: Values, edges: NDArray[np.int64], noise: float) -> Values:
-    """The noise within each level where it is more than that of the whole: a job may become unsteady."""
+    """The noise within each level where it is more than that of the whole: a job may become unsteady.
+
+    Not robust: within a level nothing changes, and slow steps that come now and then are noise.
+    """
     own = np.array(
         [
-            noise_of_means(blocks[start:end], floor=noise) if end - start >= MIN_STRETCHES else noise
+            _noise(blocks[start:end], noise, lambda steps: float(steps.std()))
+            if end - start >= MIN_STRETCHES
+            else noise
             for start, end in pairwise(edges.tolist())
         ]
     )

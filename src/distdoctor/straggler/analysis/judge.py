@@ -74,8 +74,7 @@ def _judge(timings: StepTimings, own_time: OwnTime) -> Judgement:
     skipped = num_warm_up(own_time.own)
     own = own_time.own[:, skipped:]
     wait = None if own_time.wait is None else own_time.wait[:, skipped:]
-    own_ms = _medians(own)
-    wait_ms = None if wait is None else _medians(wait)
+    own_sample = own[:, :: _stride(own)].copy()
     excess, peer_ms = relative_excess(own, peers, scale_ms=own_time.scale_ms)
     effects = effects_of(excess)
     threshold = threshold_for(effects, peers, share=WHOLE_SHARE)
@@ -93,6 +92,7 @@ def _judge(timings: StepTimings, own_time: OwnTime) -> Judgement:
     )
     suspects = find_suspects(scene)
     suspects, hosts, pattern = _doubt_groups(suspects, _hosts(timings, scene, suspects), timings, peers)
+    shown = _shown_columns(suspects, hosts, excess.shape[1])
     heat, heat_rows, heat_edges = heat_of(excess, [each.row for each in suspects])
     judgement = Judgement(
         basis=own_time.basis,
@@ -109,8 +109,8 @@ def _judge(timings: StepTimings, own_time: OwnTime) -> Judgement:
         heavy=heavy_groups(peer_ms, peers, effects.effect),
         rotation=rotation_of(excess),
         own_share=own_time.own_share,
-        wait_ms=wait_ms,
-        own_ms=own_ms,
+        wait_ms=None if wait is None else _medians(wait[:, shown]),
+        own_ms=_medians(own_sample[:, _in_sample(shown, _stride(own))]),
         wait_is_derived=own_time.wait_is_derived,
         step_ms=own_time.step_ms,
         own_sections=own_time.own_sections,
@@ -118,11 +118,11 @@ def _judge(timings: StepTimings, own_time: OwnTime) -> Judgement:
         heat_rows=heat_rows,
         heat_edges=heat_edges,
     )
-    shown = [each.row for each in judgement.suspects if each.is_accused][:MAX_CURVES]
+    drawn = [each.row for each in judgement.suspects if each.is_accused][:MAX_CURVES]
     return replace(
         judgement,
         cost=_cost(judgement, excess, own_time),
-        curves={row: _in_ms(excess[row], peer_ms[peers.group_of[row]], own_time.scale_ms) for row in shown},
+        curves={row: _in_ms(excess[row], peer_ms[peers.group_of[row]], own_time.scale_ms) for row in drawn},
     )
 
 
@@ -133,8 +133,26 @@ def _outside(suspect: Suspect) -> Suspect:
     return replace(suspect, sections={**suspect.sections, Section.OTHER: rest}) if rest > 0 else suspect
 
 
+def _stride(times: Times) -> int:
+    num_steps: int = times.shape[1]
+    return max(1, num_steps // _SHOWN_STEPS)
+
+
 def _medians(times: Times) -> NDArray[np.float32]:
-    return row_medians(times[:, :: max(1, times.shape[1] // _SHOWN_STEPS)])
+    return row_medians(times[:, :: _stride(times)])
+
+
+def _shown_columns(suspects: tuple[Suspect, ...], hosts: tuple[SlowHost, ...], num_steps: int) -> slice:
+    """The steps whose medians are shown: those in which the accused are slow, else all."""
+    spans = [(each.stretch.start, each.stretch.end) for each in suspects if each.is_accused]
+    spans += [(host.start, host.end) for host in hosts]
+    if not spans:
+        return slice(0, num_steps)
+    return slice(min(a for a, _ in spans), max(b for _, b in spans))
+
+
+def _in_sample(columns: slice, stride: int) -> slice:
+    return slice(columns.start // stride, max(columns.stop // stride, columns.start // stride + 1))
 
 
 def _doubt_groups(
@@ -200,9 +218,7 @@ def _cost(judgement: Judgement, excess: Times, own_time: OwnTime) -> Cost | None
     rows = sorted({each.row for each in accused} | {row for host in judgement.hosts for row in host.rows})
     if not rows or own_time.basis in (Basis.WALL_ONLY, Basis.WAIT_ONLY):
         return None
-    starts = [each.stretch.start for each in accused] + [host.start for host in judgement.hosts]
-    ends = [each.stretch.end for each in accused] + [host.end for host in judgement.hosts]
-    columns = slice(min(starts), max(ends))
+    columns = _shown_columns(judgement.suspects, judgement.hosts, excess.shape[1])
     excess, peer_ms = excess[:, columns], judgement.peer_ms[:, columns]
     peers, scale = judgement.peers, own_time.scale_ms
     slowest = np.zeros(excess.shape[1], dtype=np.float32)

@@ -99,9 +99,9 @@ class Judgement:
     cost: Cost | None = None
     own_share: float | None = None
     wait_ms: NDArray[np.float32] | None = None
-    """Median waiting of each rank, shape (ranks,)."""
+    """Median waiting of each rank in the steps in which the accused are slow (else in all), shape (ranks,)."""
     own_ms: NDArray[np.float32] | None = None
-    """Median own time of each rank."""
+    """Median own time of each rank in the same steps."""
     wait_is_derived: bool = False
     step_ms: float | None = None
     own_sections: tuple[Section, ...] = ()

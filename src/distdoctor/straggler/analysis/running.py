@@ -20,6 +20,7 @@ WINDOW = 31
 # In a short series a window holds this share of it, so that its last values are not compared with all before.
 SHARE_OF_SHORT = 3
 MIN_WINDOW = 5
+WIDE_WINDOW = 15
 
 # Where the upper level is read: above it lie at most six of 31 values, so that the slower of two kinds of steps counts
 # as usual, and every sixth step being slow does not. Our own choice.
@@ -62,11 +63,14 @@ def surroundings_of(logs: Values, *, rounding: float = 0.0) -> Surroundings:
 
     logs: logarithms of times, shape (values,), finite. rounding: the step of rounding relative to the typical value.
     """
-    middle, upper = _windows(logs, min(WINDOW, max(MIN_WINDOW, len(logs) // SHARE_OF_SHORT)))
+    size = min(WINDOW, max(MIN_WINDOW, len(logs) // SHARE_OF_SHORT))
+    middle, upper = _windows(logs, size)
     sigma = scatter(logs, rounding=rounding)
     # In a series of two kinds of steps both are usual, so the reach is that of the values, not only of one phase.
     reach = DRAWN_IN_AT * max(sigma, MAD_TO_SIGMA * float(np.median(np.abs(logs - middle))))
-    drawn_in: Values = np.clip(logs, middle - reach, np.maximum(middle, upper) + reach)
+    # What a fifth of a wide window does is no outlier: slow steps that come more often are a change of level.
+    usual = upper if size >= WIDE_WINDOW else middle
+    drawn_in: Values = np.clip(logs, middle - reach, usual + reach)
     return Surroundings(middle=middle, upper=upper, sigma=sigma, drawn_in=drawn_in)
 
 
