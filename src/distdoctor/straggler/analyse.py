@@ -59,6 +59,7 @@ def analyse(reading: Reading, *, around_s: float | None = None, num_gpus: int | 
         for each in map(_job_series, done)
         if each is not None
     ]
+    notes += [note for each in done for note in _damaged(each)]
     return Analysed(
         reading=replace(reading, notes=tuple(notes)),
         judged=done,
@@ -72,6 +73,15 @@ def analyse(reading: Reading, *, around_s: float | None = None, num_gpus: int | 
 def _judged(timings: StepTimings, unit: str = "step") -> Judged | None:
     judgement = judge(timings)
     return None if judgement is None else Judged(timings=timings, judgement=judgement, unit=unit)
+
+
+def _damaged(judged: Judged) -> list[Note]:
+    """Files that turned out to be broken while their sections were read; their ranks have no values."""
+    damaged: Mapping[str, str] = getattr(judged.timings.sections, "damaged", {})
+    return [
+        Note(kind=NoteKind.UNREADABLE, text=f"`{path}`: {reason}; its ranks are not judged")
+        for path, reason in damaged.items()
+    ]
 
 
 def _with_waits(

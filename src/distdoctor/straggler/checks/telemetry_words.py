@@ -22,6 +22,10 @@ APPLICATION_XIDS = frozenset((13, 31, 43, 45, 68, 69))
 # Of one limit to another: less is rounding.
 _LIMIT_SHARE = 0.98
 
+# A clock below this share of the peers' is a warning, above it a lead: clocks of healthy GPUs differ by some per cent,
+# and among many one stands out. Our own threshold.
+FIRM_CLOCK = 0.85
+
 _NAMES = {
     Metric.SM_CLOCK: ("SM clock", "MHz"),
     Metric.POWER: ("power", "W"),
@@ -63,7 +67,8 @@ def _compared_is_firm(oddities: Sequence[Oddity], panel: Panel) -> bool:
         return True
     if Sign.LOW_CLOCK in signs:
         # A GPU that does little for want of work may clock low; one that is active and slow is held.
-        return not less & _FRACTIONS
+        low = any(each.sign is Sign.LOW_CLOCK and each.value < FIRM_CLOCK * each.peers for each in oddities)
+        return low and not less & _FRACTIONS
     if Sign.POWER_CAPPED in signs and lower_limit(panel, oddities[0].row) is not None:
         return True
     return bool(more & _FRACTIONS) and Metric.POWER in more
