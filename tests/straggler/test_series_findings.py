@@ -68,7 +68,7 @@ def test_a_series_over_all_ranks_needs_no_further_recording() -> None:
 
 
 def test_a_throughput_is_told_as_one() -> None:
-    rates = 1e6 / slower(flat(SEED, 1000), 0.25, 600)
+    rates = 1e6 / slower(steady(SEED, 1000, sigma=0.001), 0.25, 600)
     (finding,) = found(series_outcomes(series(rates, kind=SeriesKind.RATE)))
     assert finding.title == "throughput is 20 % lower since step 600"
     assert "2,500 samples/s before" in finding.evidence[0].text
@@ -320,3 +320,29 @@ def test_no_series_breaks_it(name: str) -> None:
     outcomes = series_outcomes(hostile()[name], around_s=NOON)
     assert len(outcomes) >= 3
     assert all(len(title) <= 80 for title in titles(outcomes))
+
+
+def test_slow_steps_that_begin_late_say_since_when() -> None:
+    times = steady(SEED, 2000)
+    rng = np.random.default_rng(SEED)
+    times[1200 + rng.choice(800, 60, replace=False)] *= 3
+    times[1200] *= 3
+    (finding,) = found(series_outcomes(series(times)))
+    assert "none of them before step 1,200" in text_of(finding)
+    assert finding.severity is Severity.WARNING
+
+
+def test_a_third_of_the_steps_becoming_slow_is_a_slowdown() -> None:
+    times = steady(SEED, 2000)
+    times[1200::3] *= 2
+    warnings = [each for each in found(series_outcomes(series(times))) if each.severity is Severity.WARNING]
+    (finding,) = warnings
+    assert "the whole job is 26 % slower since step 1,2" in finding.title
+
+
+def test_three_checkpoints_at_equal_distances_are_a_rhythm() -> None:
+    times = steady(SEED, 2000)
+    times[500::500] *= 50
+    (finding,) = found(series_outcomes(series(times)))
+    assert finding.title.startswith("a slow step every 500 steps")
+    assert finding.severity is Severity.INFO

@@ -263,3 +263,19 @@ def test_a_hundred_thousand_values_take_about_a_second() -> None:
 
 def test_series_are_built_as_readers_build_them() -> None:
     assert series([1, 2]).unit == "ms"
+
+
+@pytest.mark.parametrize("last", [6, 10, 20, 40])
+def test_a_slowdown_of_the_last_values_is_one(last: int) -> None:
+    (spell,) = shape(slower(steady(FROM_SEED, 2000), 0.5, 2000 - last)).spells
+    assert abs(spell.start - (2000 - last)) <= 2
+    assert spell.end is None
+
+
+def test_strong_autocorrelation_is_no_change() -> None:
+    rng = np.random.default_rng(FROM_SEED)
+    for _ in range(30):
+        noise = np.zeros(1000)
+        for at, shock in enumerate(rng.normal(0, 0.03 * (1 - 0.9**2) ** 0.5, 1000)):
+            noise[at] = 0.9 * noise[at - 1] + shock
+        assert not shape(400 * np.exp(noise)).spells

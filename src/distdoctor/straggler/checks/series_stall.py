@@ -51,7 +51,6 @@ def stall_outcomes(shape: SeriesShape, told: Told | None = None) -> Sequence[Out
 def _found(shape: SeriesShape, told: Told) -> Found:
     worst = max(shape.stalls, key=lambda each: each.factor)
     share = sum(each.lost for each in shape.stalls) / shape.total
-    first_after_gap = [each for each in shape.stalls if _after_gap(shape, each)]
     hidden = _hidden(shape, told)
     return Found(
         title=_title(shape, told, worst, share),
@@ -66,12 +65,8 @@ def _found(shape: SeriesShape, told: Told) -> Found:
                 expected=f"below {share_words(WARN_COST)} of the time",
                 expected_source="our own threshold",
             ),
-            *(
-                [evidence(f"{len(first_after_gap)} right after a gap in the log", told)]
-                if first_after_gap
-                else []
-            ),
-            *([evidence(hidden, told)] if hidden else []),
+            *since_evidence(shape, told, shape.stalls),
+            *(evidence(line, told) for line in (_gaps(shape), hidden) if line),
         ),
         explanation=(
             "The step after a stall is as fast as the one before it, so nothing became slower for good. Usual reasons: "
@@ -141,6 +136,11 @@ def _lost(shape: SeriesShape, told: Told, share: float) -> str:
         return f"they cost {share_words(share)} of the time"
     lost_s = sum(each.lost for each in shape.stalls) * (told.steps_per_value or 1) / 1e3
     return f"they cost {format_seconds(lost_s)}, {share_words(share)} of the time"
+
+
+def _gaps(shape: SeriesShape) -> str:
+    num = sum(_after_gap(shape, each) for each in shape.stalls)
+    return f"{num} right after a gap in the log: a restart or a pause" if num else ""
 
 
 def _after_gap(shape: SeriesShape, stall: Stall) -> bool:
