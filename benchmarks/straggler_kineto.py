@@ -3,11 +3,11 @@
     python benchmarks/straggler_kineto.py [--hta-python PATH] [--rounds 3] [--ranks 8] [--steps 150] [--many 1000]
 
 1. The same traces, written here as torch writes them (indented JSON, names of real kernels, times that wander from step
-   to step): our reader and `TraceAnalysis(...).get_temporal_breakdown()` in turns, CPU time of the whole process and
+   to step): reading and the whole analysis here, `TraceAnalysis(...).get_temporal_breakdown()` there, in turns, CPU time of the whole process and
    its children, Python's start included. Ratios are of pairs; the A/A row compares our own runs with one another.
    HTA 0.5.0 knows kernels of NCCL only as `ncclKernel*`, so the traces have that older name.
    Not the same work: HTA keeps every event in a table and can be asked for more afterwards; ours keeps sums of steps
-   and times of collectives, which is all that `straggler analyze` needs.
+   and times of collectives, which is all that it judges by.
 2. Many traces in one reading: CPU time and peak memory (RSS).
 """
 
@@ -27,16 +27,20 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
+import numpy
+
 OURS = """
 import sys
-from distdoctor.straggler.readers.base import ReadOptions
-from distdoctor.straggler.readers.kineto import KINETO
 from pathlib import Path
-reading = KINETO.read(sorted(str(path) for path in Path(sys.argv[1]).iterdir()), ReadOptions())
-rows = sum(len(each.rank) for each in reading.collectives)
+from distdoctor.straggler.analyse import analyse
+from distdoctor.straggler.from_files import read_evidence_files
+from distdoctor.straggler.readers.base import ReadOptions
+facts = analyse(read_evidence_files([sys.argv[1]], ReadOptions()))
+rows = sum(len(each.rank) for each in facts.reading.collectives)
 # ru_maxrss would count what the parent held when it forked.
 peak = [line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")]
-print(len(reading.steps[0].places), rows, *peak)
+print(facts.judged[0].timings.num_ranks, rows, *peak)
 """
 
 HTA = """
@@ -266,10 +270,18 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=150)
     parser.add_argument("--many", type=int, default=1000, help="traces of part 2; 0 leaves it out")
     options = parser.parse_args()
-    import msgspec
-    import numpy
+    compare(
+        hta_python=options.hta_python,
+        rounds=options.rounds,
+        ranks=options.ranks,
+        steps=options.steps,
+        num_many=options.many,
+    )
 
-    version = hta_version(options.hta_python)
+
+def compare(*, hta_python: str | None, rounds: int, ranks: int, steps: int, num_many: int) -> None:
+    """Both parts, with what they were measured on."""
+    version = hta_version(hta_python)
     print(
         f"{platform.platform()}, Python {platform.python_version()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}"
     )
@@ -277,10 +289,10 @@ def main() -> None:
     if version is None:
         print("Holistic Trace Analysis: not importable; give `--hta-python PATH` of a Python that has it")
     with tempfile.TemporaryDirectory() as name:
-        size = write_traces(Path(name), options.ranks, options.steps)
-        side_by_side(Path(name), size, options.hta_python, version, options.rounds)
-    if options.many:
-        many(options.many)
+        size = write_traces(Path(name), ranks, steps)
+        side_by_side(Path(name), size, hta_python, version, rounds)
+    if num_many:
+        many(num_many)
 
 
 if __name__ == "__main__":

@@ -155,6 +155,7 @@ def _shaped(
 ) -> ShapedSeries:
     beside = [each for each in all_series if each.path == series.path and each is not series]
     shape, told = analysed(series, around_s=around_s, beside=beside)
+    told = replace(told, one_rank=not of_ranks)
     return ShapedSeries(series=series, shape=shape, told=told, of_ranks=of_ranks)
 
 

@@ -90,7 +90,7 @@ def _schedule(shape: SeriesShape, told: Told, *, by_rate: bool) -> Found:
             Action(team=Team.JOB_OWNER, text="Compare with the schedule of batch size and sequence length"),
             *([] if sure else find_who(told)),
         ),
-        cause_class="config:schedule",
+        cause_class="periodic:schedule",
         fault=Fault.CONFIG,
     )
 
@@ -130,7 +130,7 @@ def _rhythm(shape: SeriesShape, told: Told, rhythm: Rhythm) -> Found:
             ),
             *([] if rhythm.is_exact else find_who(told)),
         ),
-        cause_class="straggler:periodic",
+        cause_class="periodic",
     )
 
 
@@ -184,7 +184,7 @@ def _pattern(shape: SeriesShape, told: Told, pattern: Pattern) -> Found:
         )
         + names_nobody(told),
         actions=(),
-        cause_class="straggler:periodic",
+        cause_class="periodic",
     )
 
 

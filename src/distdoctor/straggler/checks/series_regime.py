@@ -119,7 +119,7 @@ def _spell(shape: SeriesShape, told: Told, spell: Spell) -> Found:
         ),
         explanation=_why(told, spell),
         actions=(*_look(shape, told, spell), *find_who(told)),
-        cause_class="straggler:job_wide",
+        cause_class="job_wide",
         fault=Fault.UNKNOWN,
     )
 
@@ -190,7 +190,7 @@ def _drift(shape: SeriesShape, told: Told, level: Level) -> Found:
             ),
             *find_who(told),
         ),
-        cause_class="straggler:drift",
+        cause_class="job_wide:drift",
     )
 
 
@@ -226,7 +226,7 @@ def _speed_up(shape: SeriesShape, told: Told, index: int, ratio: float, num: int
         ),
         explanation="Compilation, caches, a schedule, or a disturbance that ended." + names_nobody(told),
         actions=(),
-        cause_class="straggler:job_wide",
+        cause_class="job_wide",
     )
 
 

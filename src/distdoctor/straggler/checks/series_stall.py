@@ -81,7 +81,7 @@ def _found(shape: SeriesShape, told: Told) -> Found:
             ),
             *find_who(told),
         ),
-        cause_class="straggler:stall",
+        cause_class="stalls",
     )
 
 

@@ -165,6 +165,7 @@ def _one_finding(
         scope=Scope(
             hosts=tuple(dict.fromkeys(gpu.host for gpu in gpus if gpu.host is not None)), gpus=tuple(gpus)
         ),
+        cause_class="gpu_unlike_peers",
         fault=Fault.UNKNOWN if worst.sign in (Sign.WORKS_MORE, Sign.WORKS_LESS, Sign.IDLE) else Fault.GPU,
     )
 
