@@ -48,6 +48,12 @@ demo: env
 	$(BIN)/distdoctor oom reproduce --launch 2 --model tiny --strategy ddp,fsdp2,tp --fail-on never \
 	  -o $(DEMO)/ranks.md -o $(DEMO)/ranks.html -o $(DEMO)/ranks.json -o $(DEMO)/ranks.txt
 	@echo
+	@echo "== a job of 4 ranks, one of them slow, by the traces that it wrote: distdoctor straggler analyze"
+	@mkdir -p $(DEMO)/traces
+	$(BIN)/python -m torch.distributed.run --standalone --nproc-per-node 4 scripts/slow_rank_job.py $(DEMO)/traces 2 2>/dev/null
+	$(BIN)/distdoctor straggler analyze $(DEMO)/traces --fail-on never \
+	  -o $(DEMO)/slow.md -o $(DEMO)/slow.html -o $(DEMO)/slow.json -o $(DEMO)/slow.txt
+	@echo
 	@echo "== what an error really says: distdoctor oom explain"
 	@printf '%s\n' '[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a total capacity of 79.15 GiB of which 1.02 GiB is free. Process 4711 has 31.40 GiB memory in use. Including non-PyTorch memory, this process has 46.72 GiB memory in use. Of the allocated memory 44.90 GiB is allocated by PyTorch, and 310.00 MiB is reserved by PyTorch but unallocated.' >$(DEMO)/rank3.log
 	$(BIN)/distdoctor oom explain $(DEMO)/rank3.log --fail-on never

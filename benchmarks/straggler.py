@@ -98,7 +98,7 @@ def _own(
         for rank, (factor, first) in slow[name].items():
             if rank // A_HOST == host:
                 times[rank % A_HOST, first:] *= factor
-    return compute.astype(np.float32), data.astype(np.float32), optimizer.astype(np.float32)
+    return data.astype(np.float32), compute.astype(np.float32), optimizer.astype(np.float32)
 
 
 def analyse_packed(folder: Path, num_hosts: int, num_steps: int) -> None:

@@ -100,6 +100,13 @@ def _sniff_oom(path: str, head: bytes) -> float:
     return max(sniff_oom(path, head), sniff_snapshot(path, head))
 
 
+def _sniff_timing(path: str, head: bytes) -> float:
+    """Timing of ranks: traces, logs of step times, tables. Unsure of a log, which may be about something else too."""
+    from distdoctor.straggler.sniff import sniff_timing
+
+    return sniff_timing(path, head)
+
+
 # What launch configurations are called; a log that quotes one is no configuration.
 _CONFIG_SUFFIXES = (".json", ".yaml", ".yml", ".toml", ".py", ".sh", ".sbatch", ".slurm")
 
@@ -138,6 +145,12 @@ READERS: tuple[EvidenceReader, ...] = (
         kinds="launch configurations (DeepSpeed, accelerate, TorchTitan, Megatron-LM, Kubernetes …)",
         sniff=_sniff_config,
         handler="distdoctor.oom.configs.files:report_of_configs",
+    ),
+    EvidenceReader(
+        name="straggler",
+        kinds="timing of ranks (Kineto traces, trainer logs, NCCL Inspector, DCGM exports, tables of step times)",
+        sniff=_sniff_timing,
+        handler="distdoctor.straggler.from_files:report_of_files",
     ),
     EvidenceReader(
         name="env",

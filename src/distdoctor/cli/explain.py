@@ -68,6 +68,11 @@ def _build(reader: EvidenceReader, paths: Sequence[str], output: OutputOptions) 
         from distdoctor.oom.configs.files import report_of_configs
 
         return report_of_configs(request, paths)
+    if reader.name == "straggler":
+        from distdoctor.cli.request import make_request as make_report_request
+        from distdoctor.straggler.from_files import report_of_files as report_of_timing
+
+        return report_of_timing(make_report_request(output, command="explain"), paths)
     if reader.name == "report":
         reports, unread = read_reports(paths)
         report = reports[0].report if len(reports) == 1 else merge_reports(reports)

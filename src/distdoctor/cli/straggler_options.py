@@ -52,7 +52,10 @@ def parse_around(text: str | None, now: datetime) -> float | None:
             clock = f"{int(match[1]):02d}:{match[2]}:{match[3] or '00'}"
             if not zone:
                 raise UsageError(f"--around `{text}` tells no zone", hint=hint)
-            moment = datetime.fromisoformat(f"{now:%Y-%m-%d}T{clock}{offset}")
+            moment = datetime.fromisoformat(f"2000-01-01T{clock}{offset}")
+            # Today in that zone: it may be another day there.
+            today = now.astimezone(moment.tzinfo)
+            moment = moment.replace(year=today.year, month=today.month, day=today.day)
             if moment > now:
                 moment -= timedelta(days=1)
     except ValueError:

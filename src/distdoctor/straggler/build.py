@@ -22,8 +22,10 @@ from distdoctor.report.site import apply_site
 from distdoctor.straggler.analysed import Analysed, Judged
 from distdoctor.straggler.analysis.causes import Cause, explain_suspect
 from distdoctor.straggler.analysis.judgement import Pattern, Suspect
+from distdoctor.straggler.analysis.own_time import Basis
 from distdoctor.straggler.checks.all import STRAGGLER_CHECKS
 from distdoctor.straggler.checks.own_work import is_own_work_of_first_rank
+from distdoctor.straggler.checks.slow_rank import late_words
 from distdoctor.straggler.facts.reading import NoteKind
 from distdoctor.straggler.pictures import straggler_series
 from distdoctor.straggler.tables import straggler_tables
@@ -61,7 +63,7 @@ def straggler_report(
         report,
         verdict=straggler_verdict(report, facts),
         culprits=_culprits(facts, accused),
-        since=_since(accused),
+        since=_since(facts, accused),
         impact=_impact(facts),
         drain=_drain(facts, accused),
         series=straggler_series(facts),
@@ -126,7 +128,9 @@ def _culprits(facts: Analysed, accused: Sequence[tuple[Judged, Suspect]]) -> tup
                 Culprit(
                     host=host.host,
                     ranks=tuple(judged.timings.places[row].rank for row in host.rows),
-                    why=f"its ranks work {percent(host.effect)} longer than their peers",
+                    why="its ranks come later than their peers"
+                    if judged.judgement.basis is Basis.WAIT_ONLY
+                    else f"its ranks work {percent(host.effect)} longer than their peers",
                 )
             )
     if not found:
@@ -137,6 +141,8 @@ def _culprits(facts: Analysed, accused: Sequence[tuple[Judged, Suspect]]) -> tup
 def _why(judged: Judged, suspect: Suspect) -> str:
     if suspect.pattern is Pattern.INTERMITTENT:
         return f"loses {ms(suspect.excess_ms)} at a time, {when(judged, suspect)}"
+    if judged.judgement.basis is Basis.WAIT_ONLY:
+        return f"{late_words(judged, suspect)}, {when(judged, suspect)}"
     return f"works {percent(suspect.effect)} longer than its peers, {when(judged, suspect)}"
 
 
@@ -151,22 +157,26 @@ def _victims(facts: Analysed, culprits: Sequence[Culprit]) -> tuple[Culprit, ...
     )
 
 
-def _since(accused: Sequence[tuple[Judged, Suspect]]) -> Since | None:
+def _since(facts: Analysed, accused: Sequence[tuple[Judged, Suspect]]) -> Since | None:
+    """Of the first culprit that was not slow now and then, or only up to a step."""
     for judged, suspect in accused:
-        if suspect.pattern in (Pattern.SINCE, Pattern.STRETCH):
-            column = suspect.stretch.start
-            return Since(
-                utc=utc_of(judged, column),
-                step=int(judged.judgement.steps[column]),
-                exactness="within 10 steps for changes of 10 % and more",
-            )
-        if suspect.pattern is Pattern.PERSISTENT:
-            return Since(
-                utc=utc_of(judged, 0),
-                step=int(judged.judgement.steps[0]),
-                exactness="at or before the first step judged",
-            )
+        if suspect.pattern not in (Pattern.INTERMITTENT, Pattern.UNTIL):
+            return _began(judged, suspect.stretch.start)
+    for judged in facts.judged:
+        for host in judged.judgement.hosts:
+            if host.start > 0 or host.end == judged.judgement.num_steps:
+                return _began(judged, host.start)
     return None
+
+
+def _began(judged: Judged, column: int) -> Since:
+    return Since(
+        utc=utc_of(judged, column),
+        step=int(judged.judgement.steps[column]),
+        exactness="within 10 steps for changes of 10 % and more"
+        if column
+        else "at or before the first step judged",
+    )
 
 
 def _impact(facts: Analysed) -> Impact | None:

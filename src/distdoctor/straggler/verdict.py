@@ -69,9 +69,11 @@ def straggler_verdict(report: Report, facts: Analysed) -> Verdict:
 
 
 def inconclusive_reason(facts: Analysed) -> tuple[str, str | None] | None:
-    """Why nobody can be named and nobody ruled out; None when at least one set of times was judged."""
+    """Why nobody can be named and nobody ruled out; None when somebody is, by at least one set of times."""
     if not facts.judged:
         return None if all_close(facts.reading.extremes) is not None else why_not_judged(facts)
+    if any(each.judgement.accused or each.judgement.hosts for each in facts.judged):
+        return None
     reasons = [why_silence_says_nothing(each) for each in facts.judged]
     return None if any(reason is None for reason in reasons) else reasons[0]
 
@@ -172,6 +174,6 @@ def _waiting(judged: Sequence[Judged]) -> str:
 def _with_seen(summary: str, facts: Analysed) -> str:
     """A warning from one part of the evidence does not mean that ranks could be judged."""
     reason = inconclusive_reason(facts)
-    if reason is None or any(each.judgement.accused or each.judgement.hosts for each in facts.judged):
+    if reason is None:
         return summary
     return f"{summary} Which rank is slow cannot be told: {reason[0]}."

@@ -17,9 +17,9 @@ from distdoctor.straggler.analysis.judgement import Gate, Judgement, Pattern, Su
 from distdoctor.straggler.analysis.own_time import Basis, OwnTime, own_time_of, whole_own_time_of
 from distdoctor.straggler.analysis.peer_median import relative_excess, row_medians
 from distdoctor.straggler.analysis.peers import Peers, peers_of
-from distdoctor.straggler.analysis.rotation import rotation_of
+from distdoctor.straggler.analysis.rotation import MIN_EXCESS, Rotation, rotation_of
 from distdoctor.straggler.analysis.stages import heavy_groups
-from distdoctor.straggler.analysis.suspects import WHOLE_SHARE, Scene, find_suspects
+from distdoctor.straggler.analysis.suspects import WHOLE_SHARE, Scene, find_suspects, worst_first
 from distdoctor.straggler.analysis.threshold import FAMILY_ERROR, FLOOR, threshold_for
 from distdoctor.straggler.analysis.warm_up import num_warm_up
 from distdoctor.straggler.facts.sections import Role, Section, role_of
@@ -35,13 +35,16 @@ MAX_UNTOLD = 0.15
 # Accused ranks whose own time over steps is kept for a picture.
 MAX_CURVES = 3
 
+# Ranks whose forward and backward are set against one another, evenly chosen.
+_ROTATING_ROWS = 64
+
 # For medians that only pictures and tables show, at most so many steps are looked at.
 _SHOWN_STEPS = 1024
 
 
 def judge(timings: StepTimings) -> Judgement | None:
     """The judgement; None when there is no time of any kind. Reads sections one at a time."""
-    own_time = own_time_of(timings)
+    own_time = own_time_of(timings) if timings.num_steps else None
     if own_time is None:
         return None
     complete = _tells_all_waiting(timings, own_time)
@@ -57,7 +60,20 @@ def judge(timings: StepTimings) -> Judgement | None:
         return first
     if not known:
         return replace(second, suspects=tuple(more), own_sections=first.own_sections)
-    return replace(first, suspects=(*first.suspects, *more))
+    return _joined(first, second, more)
+
+
+def _joined(first: Judgement, second: Judgement, more: list[Suspect]) -> Judgement:
+    """The first look with those whom only the second one accuses, each rank once."""
+    rows = {each.row for each in more}
+    suspects = [*(each for each in first.suspects if each.row not in rows), *more]
+    accused = {each.row for each in suspects if each.is_accused}
+    costs_all = second.cost is not None and accused <= second.cost.alone.keys()
+    return replace(
+        first,
+        suspects=tuple(sorted(suspects, key=worst_first)),
+        cost=second.cost if costs_all else first.cost,
+    )
 
 
 def _tells_all_waiting(timings: StepTimings, own_time: OwnTime) -> bool:
@@ -106,8 +122,10 @@ def _judge(timings: StepTimings, own_time: OwnTime) -> Judgement:
         suspects=suspects,
         hosts=hosts,
         pattern=pattern,
-        heavy=heavy_groups(peer_ms, peers, effects.effect),
-        rotation=rotation_of(excess),
+        heavy=()
+        if own_time.basis in (Basis.WALL_ONLY, Basis.WAIT_ONLY)
+        else heavy_groups(peer_ms, peers, effects.effect, scale_ms=own_time.scale_ms),
+        rotation=_rotation(timings, peers, excess, skipped),
         own_share=own_time.own_share,
         wait_ms=None if wait is None else _medians(wait[:, shown]),
         own_ms=_medians(own_sample[:, _in_sample(shown, _stride(own))]),
@@ -124,6 +142,28 @@ def _judge(timings: StepTimings, own_time: OwnTime) -> Judgement:
         cost=_cost(judgement, excess, own_time),
         curves={row: _in_ms(excess[row], peer_ms[peers.group_of[row]], own_time.scale_ms) for row in drawn},
     )
+
+
+def _rotation(timings: StepTimings, peers: Peers, excess: Times, skipped: int) -> Rotation | None:
+    """How the slowest rank changes; forward and backward are only looked at where it stands out."""
+    rotation = rotation_of(excess)
+    sections = timings.sections
+    if rotation is None or rotation.excess < MIN_EXCESS:
+        return rotation
+    if Section.FORWARD not in sections or Section.BACKWARD not in sections:
+        return rotation
+    rows = np.arange(0, len(excess), max(1, len(excess) // _ROTATING_ROWS))
+    groups, group_of = np.unique(peers.group_of[rows], return_inverse=True)
+    chosen = Peers(
+        group_of=group_of.astype(np.int32),
+        keys=tuple(peers.keys[group] for group in groups),
+        known=peers.known,
+    )
+    forward, backward = (
+        relative_excess(np.array(sections[section][rows, skipped:]), chosen)[0]
+        for section in (Section.FORWARD, Section.BACKWARD)
+    )
+    return rotation_of(excess, forward, backward)
 
 
 def _outside(suspect: Suspect) -> Suspect:

@@ -68,7 +68,11 @@ def stretches_of(values: Times, noise: float) -> list[Stretch]:
     """The stretches of equal level in one row, at most three: before, during and after. Shape of values: (steps,)."""
     first = change_point(values, noise)
     if first is None:
-        return [Stretch(start=0, end=len(values))]
+        inside = _stretch_inside(values, noise)
+        if inside is None:
+            return [Stretch(start=0, end=len(values))]
+        edges = [0, inside.start, inside.end, len(values)]
+        return [Stretch(start=a, end=b) for a, b in pairwise(edges)]
     cuts = {0, first, len(values)}
     for part in (Stretch(start=0, end=first), Stretch(start=first, end=len(values))):
         inner = change_point(values[part.start : part.end], noise)
@@ -93,12 +97,34 @@ def change_point(values: Times, noise: float) -> int | None:
     weight = np.sqrt(k * (n - k) / n)
     inside = slice(MIN_STRETCH - 1, n - MIN_STRETCH)
     at = int(np.argmax(np.abs(sums[inside]) / weight[inside])) + MIN_STRETCH
-    before, after = values[:at], values[at:]
-    if np.all(np.isnan(before)) or np.all(np.isnan(after)):
+    return at if _differ(values[:at], values[at:], noise) else None
+
+
+def _stretch_inside(values: Times, noise: float) -> Stretch | None:
+    """The stretch in the middle whose level differs most from the rest; None when it does not by far.
+
+    One change alone does not show it: where it is shorter than what follows, the medians of both sides are equal. Its
+    ends are where the cumulated sums are least and largest.
+    """
+    n = len(values)
+    if n < 3 * MIN_STRETCH or np.all(np.isnan(values)):
         return None
-    jump = abs(float(np.nanmedian(after)) - float(np.nanmedian(before)))
-    sides = noise * math.sqrt(1 / at + 1 / (n - at))
-    return at if jump > max(4 * 1.2533 * sides, 0.01) else None
+    clipped = _clipped_around_change(values, float(np.nanmedian(values)), noise)
+    sums = np.concatenate([[0.0], np.cumsum(clipped - clipped.mean())])
+    start, end = sorted((int(np.argmin(sums)), int(np.argmax(sums))))
+    if start < MIN_STRETCH or n - end < MIN_STRETCH or end - start < MIN_STRETCH:
+        return None
+    outside = np.concatenate([values[:start], values[end:]])
+    return Stretch(start=start, end=end) if _differ(values[start:end], outside, noise) else None
+
+
+def _differ(one: Times, other: Times, noise: float) -> bool:
+    """The medians are apart by more than their noise by far."""
+    if np.all(np.isnan(one)) or np.all(np.isnan(other)):
+        return False
+    jump = abs(float(np.nanmedian(one)) - float(np.nanmedian(other)))
+    sides = noise * math.sqrt(1 / len(one) + 1 / len(other))
+    return jump > max(4 * 1.2533 * sides, 0.01)
 
 
 def _clipped(block: Times, centre: NDArray[np.float32], noise: NDArray[np.float32]) -> NDArray[np.float64]:

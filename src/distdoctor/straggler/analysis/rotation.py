@@ -52,6 +52,8 @@ def rotation_of(
 
 
 def _correlation(first: Times, second: Times) -> float | None:
+    rows = np.isfinite(first).any(axis=1) & np.isfinite(second).any(axis=1)
+    first, second = first[rows], second[rows]
     a = (first - np.nanmean(first, axis=1, keepdims=True)).ravel()
     b = (second - np.nanmean(second, axis=1, keepdims=True)).ravel()
     known = np.isfinite(a) & np.isfinite(b)

@@ -12,6 +12,10 @@ from numpy.typing import NDArray
 
 from distdoctor.straggler.analysis.peers import Peers
 
+# Ranks of a heavier coordinate are alike when they differ from one another by at most this share of what it is
+# heavier: of two ranks one slow machine would lift the mean of both. Our own threshold.
+ALIKE_SHARE = 0.5
+
 # A coordinate counts as heavier from here on; below it stages of healthy jobs differ. Our own threshold.
 MIN_HEAVIER = 0.05
 
@@ -24,7 +28,7 @@ class HeavyGroup:
     coordinate: int
     rows: tuple[int, ...]
     heavier: float
-    """Than the median coordinate: 0.62 is 62 % longer."""
+    """Than the median coordinate: 0.62 is 62 % longer, of its time or of what was given as the scale."""
     own_ms: float
     typical_ms: float
     alike: float
@@ -34,11 +38,16 @@ class HeavyGroup:
 
 
 def heavy_groups(
-    medians: NDArray[np.float32], peers: Peers, effect: NDArray[np.float32]
+    medians: NDArray[np.float32],
+    peers: Peers,
+    effect: NDArray[np.float32],
+    *,
+    scale_ms: float | None = None,
 ) -> tuple[HeavyGroup, ...]:
     """Coordinates whose ranks take at least MIN_HEAVIER longer than the median coordinate of the same dimension.
 
-    `medians`: shape (groups, steps), ms. One dimension is looked at a time, the others averaged over.
+    `medians`: shape (groups, steps), ms. One dimension is looked at a time, the others averaged over. `scale_ms`: what
+    the difference is relative to where times are only a small part of a step; None: to the median coordinate.
     """
     if peers.num_groups < 2 or not peers.known:
         return ()
@@ -56,19 +65,23 @@ def heavy_groups(
         means = {coordinate: float(np.mean(times[each])) for coordinate, each in groups.items()}
         typical = _typical(means)
         for coordinate, mean in means.items():
-            if mean <= typical * (1 + MIN_HEAVIER):
+            heavier = (mean - typical) / (scale_ms or typical) if scale_ms or typical > 0 else 0.0
+            if heavier <= MIN_HEAVIER:
                 continue
             rows = np.concatenate([peers.members(group) for group in groups[coordinate]])
             values = effect[rows][np.isfinite(effect[rows])]
+            alike = float(np.median(np.abs(values))) if len(values) else 0.0
+            if alike > ALIKE_SHARE * heavier:
+                continue
             found.append(
                 HeavyGroup(
                     dimension=name,
                     coordinate=coordinate,
                     rows=tuple(int(row) for row in np.sort(rows)),
-                    heavier=mean / typical - 1,
+                    heavier=heavier,
                     own_ms=mean,
                     typical_ms=typical,
-                    alike=float(np.median(np.abs(values))) if len(values) else 0.0,
+                    alike=alike,
                     is_last=coordinate == max(means),
                     is_first=coordinate == min(means),
                 )

@@ -68,7 +68,12 @@ def find_suspects(scene: Scene) -> tuple[Suspect, ...]:
     known = {each.row for each in found}
     found += _intermittent(scene, known)
     found = _with_sections(scene, found)
-    return tuple(sorted(found, key=lambda each: (not each.is_accused, -each.effect)))
+    return tuple(sorted(found, key=worst_first))
+
+
+def worst_first(suspect: Suspect) -> tuple[bool, float]:
+    """Orders suspects: accused ones before others, the largest excess first."""
+    return not suspect.is_accused, -suspect.effect
 
 
 def _lasting_rows(scene: Scene) -> list[int]:

@@ -34,8 +34,8 @@ VERBS = {
 """Of a rank; `much` is a share with a per cent sign."""
 
 _WHY = {
-    Cause.COMPUTE: "The excess lies in the work of the device itself: a lower clock (power, temperature, a hardware "
-    "slowdown), a slower GPU, another process on it, or more work than its peers have.",
+    Cause.COMPUTE: "The excess lies in computing: a lower clock (power, temperature, a hardware slowdown), a slower "
+    "device, another process on it, or more work than its peers have.",
     Cause.DATA: "The excess lies in waiting for input: storage, decoding, too few loader workers or a busy CPU on "
     "that host.",
     Cause.GC: "Python's garbage collector stops the rank while all others wait. Collecting on all ranks in the same "

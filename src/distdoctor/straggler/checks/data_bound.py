@@ -8,7 +8,7 @@ import numpy as np
 
 from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severity, Team
 from distdoctor.straggler.analysed import Analysed, Judged
-from distdoctor.straggler.checks.base import Found, NotApplicable, Outcome, Passed, StragglerCheck, not_seen
+from distdoctor.straggler.checks.base import Found, Outcome, Passed, StragglerCheck, not_seen
 from distdoctor.straggler.facts.sections import Section
 from distdoctor.straggler.words import ms, percent
 
@@ -33,7 +33,7 @@ def _outcome(judged: Judged) -> Outcome:
     known = sample[np.isfinite(sample)]
     step_ms = judgement.step_ms
     if not len(known) or not step_ms:
-        return NotApplicable(detail="no step has both a time for data and one for the whole")
+        return not_seen("no step has both a time for data and one for the whole")
     usual = float(np.median(known))
     share = usual / step_ms
     if share < TELL_SHARE:

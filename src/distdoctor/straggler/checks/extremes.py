@@ -63,7 +63,7 @@ def _outcome(extremes: Extremes) -> Outcome:
         )
     return Found(
         key=extremes.name,
-        title=clip_title(f"{who} takes {percent(apart)} more {extremes.name} than the fastest one"),
+        title=clip_title(f"{who} {_much(extremes, apart)} than the fastest one"),
         severity=Severity.WARNING if named else Severity.INFO,
         confidence=Confidence.MEDIUM if named else Confidence.LOW,
         evidence=tuple(evidence),
@@ -96,6 +96,13 @@ def _apart(extremes: Extremes) -> float | None:
     low, high = np.asarray(extremes.low), np.asarray(extremes.high)
     known = np.isfinite(low) & np.isfinite(high) & (low > 0) & (high >= low)
     return float(np.median(high[known] / low[known])) - 1 if known.any() else None
+
+
+def _much(extremes: Extremes, apart: float) -> str:
+    """ "takes 20 % more forward-compute", "has 17 % less estimated throughput"."""
+    if extremes.more_is_worse:
+        return f"takes {percent(apart)} more {extremes.name}"
+    return f"has {percent(1 - 1 / (1 + apart))} less {extremes.name}"
 
 
 def _worst(extremes: Extremes) -> tuple[int, float] | None:

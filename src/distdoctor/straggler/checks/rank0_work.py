@@ -8,10 +8,10 @@ from distdoctor.report.assemble import clip_title
 from distdoctor.report.model import Action, Fault, Scope, Severity, Team
 from distdoctor.straggler.analysed import Analysed, Judged
 from distdoctor.straggler.analysis.judgement import Gate, Suspect
-from distdoctor.straggler.checks.base import Found, NotApplicable, Outcome, Passed, StragglerCheck, not_seen
+from distdoctor.straggler.checks.base import Found, Outcome, Passed, StragglerCheck, not_seen
 from distdoctor.straggler.checks.own_work import is_own_work_of_first_rank
 from distdoctor.straggler.checks.slow_rank import confidence_of, evidence_of
-from distdoctor.straggler.checks.unjudged import why_not_judged
+from distdoctor.straggler.checks.unjudged import why_not_judged, why_silence_says_nothing
 from distdoctor.straggler.words import ms, percent, when
 
 
@@ -23,14 +23,21 @@ def check_rank0_work(facts: Analysed) -> Sequence[Outcome]:
     outcomes: list[Outcome] = []
     for judged in facts.judged:
         if 0 not in judged.timings.ranks:
-            outcomes.append(NotApplicable(detail="rank 0 is not in the evidence"))
+            outcomes.append(not_seen("rank 0 is not in the evidence", how="give its file too"))
             continue
         outcomes += [
             _found(judged, each)
             for each in judged.judgement.suspects
             if set(each.failed) <= {Gate.SHARE} and is_own_work_of_first_rank(judged, each)
-        ] or [Passed(detail="rank 0 has no work of its own that shows")]
+        ] or [_nothing(judged)]
     return outcomes
+
+
+def _nothing(judged: Judged) -> Outcome:
+    reason = why_silence_says_nothing(judged)
+    if reason is not None:
+        return not_seen(reason[0], how=reason[1])
+    return Passed(detail="rank 0 has no work of its own that shows")
 
 
 def _found(judged: Judged, suspect: Suspect) -> Found:

@@ -10,6 +10,7 @@ from distdoctor.report.names import short_host
 from distdoctor.straggler.analysed import Analysed, Judged
 from distdoctor.straggler.analysis.causes import Cause, explain_suspect
 from distdoctor.straggler.analysis.hosts import SlowHost
+from distdoctor.straggler.analysis.own_time import Basis
 from distdoctor.straggler.checks.base import Found, Outcome, Passed, StragglerCheck, not_seen
 from distdoctor.straggler.checks.cause_words import actions_for, why
 from distdoctor.straggler.checks.slow_rank import CRITICAL_COST
@@ -55,18 +56,14 @@ def _found(judged: Judged, host: SlowHost) -> Found:
     cause = max(set(causes), key=causes.count)
     together = judgement.cost.together if judgement.cost is not None else None
     measured = any(each.wait_deficit_ms is not None and not each.wait_is_derived for each in suspects)
-    whole = host.end - host.start == judgement.num_steps
-    at = utc_of(judged, host.start)
-    since = (
-        f"in all {judged.units}"
-        if whole
-        else f"from {judged.unit} {int(judgement.steps[host.start]):,} on" + (f" ({at})" if at else "")
-    )
     ranks = tuple(place.rank for place in places)
+    only_waits = judgement.basis is Basis.WAIT_ONLY
+    longer = "come late" if only_waits else f"work {percent(host.effect)} longer"
     evidence = [
         Evidence(
-            text=f"{host.num_slow} of its {len(host.rows)} ranks ({ranks_words(ranks)}) work longer than "
-            f"{judgement.peers.words()}: {percent(host.effect)} in the median, {since}",
+            text=f"{host.num_slow} of its {len(host.rows)} ranks ({ranks_words(ranks)}) "
+            f"{'come later' if only_waits else 'work longer'} than {judgement.peers.words()}: {percent(host.effect)}"
+            f"{' of the time in collectives' if only_waits else ''} in the median, {_when(judged, host)}",
             value=round(100 * host.effect, 2),
             unit="%",
             expected=f"at most {percent(max(host.threshold, judgement.threshold.value))}",
@@ -84,9 +81,9 @@ def _found(judged: Judged, host: SlowHost) -> Found:
     return Found(
         key=f"host-{host.host}",
         title=clip_title(
-            f"{short_host(host.host)}: all of its ranks work {percent(host.effect)} longer than their peers"
+            f"{short_host(host.host)}: all of its ranks {longer}{'' if only_waits else ' than their peers'}"
             if host.num_slow == len(host.rows)
-            else f"{short_host(host.host)}: {host.num_slow} of {len(host.rows)} ranks work {percent(host.effect)} longer"
+            else f"{short_host(host.host)}: {host.num_slow} of {len(host.rows)} ranks {longer}"
         ),
         severity=Severity.CRITICAL
         if together is not None and together >= CRITICAL_COST
@@ -99,6 +96,23 @@ def _found(judged: Judged, host: SlowHost) -> Found:
         scope=Scope(ranks=ranks, hosts=(host.host,)),
         cause_class=f"slow_host:{cause.value}",
         fault=Fault.HOST,
+    )
+
+
+def _when(judged: Judged, host: SlowHost) -> str:
+    """ "in all 190 steps", "since step 1,200 (2026-11-30T12:20:11Z)", "from step 300 to 420"."""
+    steps, unit = judged.judgement.steps, judged.unit
+    first, last = int(steps[host.start]), int(steps[host.end - 1])
+    if host.end - host.start == len(steps):
+        return f"in all {judged.units}"
+    if host.start == 0:
+        return f"up to {unit} {last:,}"
+    at = utc_of(judged, host.start)
+    since = f" ({at})" if at else ""
+    return (
+        f"since {unit} {first:,}{since}"
+        if host.end == len(steps)
+        else f"from {unit} {first:,}{since} to {last:,}"
     )
 
 

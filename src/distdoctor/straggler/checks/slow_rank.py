@@ -80,7 +80,11 @@ def _found(judged: Judged, suspect: Suspect) -> Found:
     explained = explain_suspect(suspect)
     place = judged.timings.places[suspect.row]
     cost = _cost_alone(judged, suspect)
-    verb = VERBS[explained.cause].format(much=percent(suspect.effect))
+    verb = (
+        late_words(judged, suspect)
+        if judged.judgement.basis is Basis.WAIT_ONLY
+        else VERBS[explained.cause].format(much=percent(suspect.effect))
+    )
     return Found(
         key=f"rank-{suspect.rank}",
         title=clip_title(f"{place_words(place)} {verb}"),
@@ -143,8 +147,8 @@ def evidence_of(judged: Judged, suspect: Suspect) -> tuple[Evidence, ...]:
     peers = judgement.peers.words()
     lines = [
         Evidence(
-            text=f"{_own_words(judgement.basis)}: {ms(suspect.excess_ms)} a {judged.unit} more than the median of "
-            f"{peers}, {percent(suspect.effect)}, {when(judged, suspect)}",
+            text=f"{_excess_words(judged, suspect)} {peers}, {percent(suspect.effect)}"
+            f"{' of the time in collectives' if judgement.basis is Basis.WAIT_ONLY else ''}, {when(judged, suspect)}",
             value=round(suspect.excess_ms, 3),
             unit="ms",
             expected=f"at most {percent(judgement.threshold.value)} among {judged.timings.num_ranks} ranks like these",
@@ -177,16 +181,22 @@ def evidence_of(judged: Judged, suspect: Suspect) -> tuple[Evidence, ...]:
     return tuple(lines)
 
 
-def _own_words(basis: Basis) -> str:
-    match basis:
+def late_words(judged: Judged, suspect: Suspect) -> str:
+    """ "comes 12 ms a step later than its peers": where only waiting is told."""
+    return f"comes {ms(suspect.excess_ms)} a {judged.unit} later than its peers"
+
+
+def _excess_words(judged: Judged, suspect: Suspect) -> str:
+    much = f"{ms(suspect.excess_ms)} a {judged.unit}"
+    match judged.judgement.basis:
         case Basis.SECTIONS:
-            return "own work"
+            return f"own work: {much} more than the median of"
         case Basis.STEP_LESS_WAIT:
-            return "own work (step less waiting)"
+            return f"own work (step less waiting): {much} more than the median of"
         case Basis.WAIT_ONLY:
-            return "waits less than its peers"
+            return f"waits {much} less in collectives than the median of"
         case Basis.WALL_ONLY:
-            return "step time"
+            return f"step time: {much} more than the median of"
 
 
 def _culprit_words(judged: Judged, suspect: Suspect) -> str:
@@ -194,6 +204,10 @@ def _culprit_words(judged: Judged, suspect: Suspect) -> str:
         return (
             "Steps of a synchronous job are equally long on all ranks. This one's are not, so its timer leaves the "
             "waiting out, and shows its own time."
+        )
+    if judged.judgement.basis is Basis.WAIT_ONLY:
+        return (
+            "It comes last and waits least; the others wait for it. What it does meanwhile was not measured."
         )
     if suspect.wait_deficit_ms is not None and not suspect.wait_is_derived:
         return "It works longer and waits less than its peers, who wait for it in every step."
@@ -211,10 +225,15 @@ def _lead(judged: Judged, suspect: Suspect) -> Found:
     minor = suspect.failed == (Gate.SHARE,)
     reasons = "; ".join(gate.value for gate in suspect.failed)
     what = "minor" if minor else "not accused"
+    longer = (
+        late_words(judged, suspect)
+        if judged.judgement.basis is Basis.WAIT_ONLY
+        else f"takes {percent(suspect.effect)} longer"
+    )
     explained = explain_suspect(suspect)
     return Found(
         key=f"lead-{suspect.rank}",
-        title=clip_title(f"{what}: {place_words(place)} takes {percent(suspect.effect)} longer"),
+        title=clip_title(f"{what}: {place_words(place)} {longer}"),
         severity=Severity.INFO,
         confidence=Confidence.LOW,
         evidence=(*evidence_of(judged, suspect), Evidence(text=f"not accused: {reasons}")),

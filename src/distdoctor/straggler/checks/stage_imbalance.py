@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from distdoctor.report.assemble import clip_title
 from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severity, Team
 from distdoctor.straggler.analysed import Analysed, Judged
+from distdoctor.straggler.analysis.own_time import Basis
 from distdoctor.straggler.analysis.stages import HeavyGroup
 from distdoctor.straggler.checks.base import Found, NotApplicable, Outcome, Passed, StragglerCheck, not_seen
 from distdoctor.straggler.checks.unjudged import why_not_judged
@@ -44,10 +45,16 @@ def _outcomes(judged: Judged) -> list[Outcome]:
                 how="tell the mesh, outermost first: `--mesh pp=4,dp=8,tp=2`",
             )
         ]
+    if judgement.basis in (Basis.WALL_ONLY, Basis.WAIT_ONLY):
+        return [not_seen("own times are not in the evidence, so that the work of stages cannot be compared")]
     if judgement.peers.num_groups < 2:
         return [NotApplicable(detail="all ranks do the same work (data parallel)")]
     found: list[Outcome] = [_found(judged, each) for each in judgement.heavy]
-    return found or [Passed(detail=f"{judgement.peers.num_groups} kinds of ranks differ by less than 5 %")]
+    if found:
+        return found
+    return [
+        Passed(detail=f"none of {judgement.peers.num_groups} kinds of ranks has 5 % more work as a whole")
+    ]
 
 
 def _found(judged: Judged, heavy: HeavyGroup) -> Found:
@@ -60,13 +67,15 @@ def _found(judged: Judged, heavy: HeavyGroup) -> Found:
         if heavy.dimension == "pp"
         else "Its part of the model or of the sequence holds more work than the others'."
     )
+    if len(ranks) == 1:
+        return _one_rank(judged, heavy, name=f"{name} {heavy.coordinate}{position}")
     return Found(
         key=f"{heavy.dimension}-{heavy.coordinate}",
         title=clip_title(
             f"{name} {heavy.coordinate}{position} has {percent(heavy.heavier)} more work than the others"
         ),
         severity=Severity.WARNING if heavy.heavier >= WARN_HEAVIER else Severity.INFO,
-        confidence=Confidence.HIGH if len(ranks) > 1 else Confidence.MEDIUM,
+        confidence=Confidence.HIGH,
         evidence=(
             Evidence(
                 text=f"own work of {name} {heavy.coordinate} ({ranks_words(ranks)}): {ms(heavy.own_ms)} a "
@@ -76,7 +85,7 @@ def _found(judged: Judged, heavy: HeavyGroup) -> Found:
                 source=judged.timings.source,
             ),
             Evidence(
-                text=f"its {len(ranks)} rank{'s' if len(ranks) != 1 else ''} agree within {percent(heavy.alike)}: "
+                text=f"its {len(ranks)} ranks agree within {percent(heavy.alike)}: "
                 "it is the same on every replica",
                 source=judged.timings.source,
             ),
@@ -92,6 +101,35 @@ def _found(judged: Judged, heavy: HeavyGroup) -> Found:
         ),
         cause_class="stage_imbalance",
         fault=Fault.CONFIG,
+    )
+
+
+def _one_rank(judged: Judged, heavy: HeavyGroup, *, name: str) -> Found:
+    """A stage of a single rank: a heavy stage and a slow machine look the same."""
+    rank = judged.timings.places[heavy.rows[0]].rank
+    return Found(
+        key=f"{heavy.dimension}-{heavy.coordinate}",
+        title=clip_title(f"{name} takes {percent(heavy.heavier)} longer than the others"),
+        severity=Severity.INFO,
+        confidence=Confidence.LOW,
+        evidence=(
+            Evidence(
+                text=f"own work of {name} (rank {rank} alone): {ms(heavy.own_ms)} a {judged.unit}, the median of the "
+                f"others {ms(heavy.typical_ms)}",
+                value=round(100 * heavy.heavier, 2),
+                unit="%",
+                source=judged.timings.source,
+            ),
+        ),
+        explanation="It has one rank only, so it cannot be told whether the stage has more work or the rank is slow.",
+        actions=(
+            Action(
+                team=Team.JOB_OWNER,
+                text="put the stage on another host: if the time stays with the stage, the model is cut unevenly",
+            ),
+        ),
+        cause_class="stage_imbalance",
+        fault=Fault.UNKNOWN,
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from distdoctor.straggler.analysed import Analysed, Judged
 from distdoctor.straggler.analysis.gates import MIN_STEPS
 from distdoctor.straggler.analysis.judgement import Gate
@@ -40,10 +42,12 @@ def why_silence_says_nothing(judged: Judged) -> tuple[str, str | None] | None:
             "whole-step times are equal on all ranks, whoever is slow",
             RECORD,
         )
-    if timings.num_ranks < MIN_PEERS or max(judgement.peers.sizes) < MIN_PEERS:
-        num = int(max(judgement.peers.sizes))
+    alike = _most_alike(judged)
+    if alike < MIN_PEERS:
         who = (
-            "one rank only" if timings.num_ranks == 1 else f"{num} rank{'s' if num != 1 else ''} of one kind"
+            "one rank only"
+            if timings.num_ranks == 1
+            else f"{alike or 'no'} rank{'s' if alike != 1 else ''} of one kind"
         )
         return f"{who}; at least {MIN_PEERS} are needed to name one", _ALL_RANKS
     if judgement.num_steps < MIN_STEPS:
@@ -68,10 +72,20 @@ def why_silence_says_nothing(judged: Judged) -> tuple[str, str | None] | None:
             f"rank {lead.rank} may be slow ({percent(lead.effect)}), but {lead.failed[0].value}",
             f"record more steps: {RECORD}",
         )
-    missing = (timings.world_size or 0) - timings.num_ranks
-    if missing > 0 and not judgement.accused and not judgement.hosts:
+    world_size = max(timings.world_size or 0, timings.num_ranks)
+    compared = int(np.sum(judgement.effects.num_steps >= MIN_STEPS))
+    if compared < world_size and not judgement.accused and not judgement.hosts:
         return (
-            f"{missing} of {timings.world_size} ranks are not here, and the slow one may be among them",
+            f"{world_size - compared} of {world_size} ranks have no times here that could be compared, and the slow "
+            "one may be among them",
             _ALL_RANKS,
         )
     return None
+
+
+def _most_alike(judged: Judged) -> int:
+    """Ranks with times in the largest group of one kind: a rank without times is nobody's peer."""
+    judgement = judged.judgement
+    own_ms = judgement.own_ms
+    measured = np.ones(judged.timings.num_ranks, dtype=bool) if own_ms is None else np.isfinite(own_ms)
+    return int(np.bincount(judgement.peers.group_of[measured], minlength=1).max())
