@@ -91,7 +91,9 @@ def _found(judged: Judged, suspect: Suspect) -> Found:
         severity=Severity.CRITICAL if cost is not None and cost >= CRITICAL_COST else Severity.WARNING,
         confidence=confidence_of(judged, suspect),
         evidence=evidence_of(judged, suspect),
-        explanation=f"{_culprit_words(judged, suspect)} {why(explained.cause)}",
+        explanation=_culprit_words(judged, suspect)
+        if judged.judgement.basis is Basis.WAIT_ONLY
+        else f"{_culprit_words(judged, suspect)} {why(explained.cause)}",
         actions=actions_for(explained.cause, place),
         scope=Scope(ranks=(suspect.rank,), hosts=(place.host,) if place.host else (), gpus=gpu_of(place)),
         cause_class=f"slow_rank:{explained.cause.value}",
