@@ -29,6 +29,9 @@ COMMANDS = (
     ("oom", "explain"),
     ("oom", "config"),
     ("oom", "fit"),
+    ("straggler",),
+    ("straggler", "analyze"),
+    ("straggler", "pack"),
     ("explain",),
     ("compare",),
     ("report",),
@@ -52,6 +55,7 @@ def check_index() -> str:
     from distdoctor.oom.checks.simulate.all import SIMULATION_CHECKS
     from distdoctor.oom.checks.snapshot.all import SNAPSHOT_CHECKS
     from distdoctor.oom.explain.changes import ID as CHANGED_ID
+    from distdoctor.straggler.checks.all import STRAGGLER_CHECKS
 
     lines = [
         "# Checks",
@@ -82,10 +86,12 @@ def check_index() -> str:
         ("launch configurations", CONFIG_CHECKS),
         ("out-of-memory messages", EXPLAIN_CHECKS),
         ("memory snapshots", SNAPSHOT_CHECKS),
+        ("timing of ranks", STRAGGLER_CHECKS),
     ):
         lines += ["", f"## Of {title}", "", "| id | looks at |", "|---|---|"]
         lines += [f"| [{each.id}]({each.id}.md) | {each.title} |" for each in checks]
-    listed = {each.id for each in (*ENV_CHECKS, *JOB_CHECKS, *BENCH_CHECKS)} | set(OOM_CHECK_IDS)
+    of_tuples = (*ENV_CHECKS, *JOB_CHECKS, *BENCH_CHECKS, *STRAGGLER_CHECKS)
+    listed = {each.id for each in of_tuples} | set(OOM_CHECK_IDS)
     lines += ["", "## Of commands", "", "| id | looks at |", "|---|---|"]
     listed.discard(CHANGED_ID)
     for page in sorted(CHECKS.glob("*.md")):

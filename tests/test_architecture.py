@@ -217,8 +217,10 @@ def test_every_check_has_its_page_and_every_page_its_check() -> None:
     from distdoctor.env.expect import BASELINE_ID, EXPECTED_ID
     from distdoctor.nccl_bench.checks.all import BENCH_CHECKS
     from distdoctor.oom.checks.all import OOM_CHECK_IDS
+    from distdoctor.straggler.checks.all import STRAGGLER_CHECKS
 
-    ids = [*(check.id for check in (*ENV_CHECKS, *JOB_CHECKS, *BENCH_CHECKS)), *OOM_CHECK_IDS]
+    in_tuples = (*ENV_CHECKS, *JOB_CHECKS, *BENCH_CHECKS, *STRAGGLER_CHECKS)
+    ids = [*(check.id for check in in_tuples), *OOM_CHECK_IDS]
     assert len(ids) == len(set(ids)), "two checks share an id"
     others = {EXPECTED_ID, BASELINE_ID, "rank-missing", "host-missing", "compare-differs"}
     pages = {path.stem for path in (SOURCE.parents[1] / "docs" / "checks").glob("*.md")} - {"README"}

@@ -50,8 +50,11 @@ def analyse(reading: Reading, *, around_s: float | None = None, num_gpus: int | 
         if waiting is not None:
             waits.append((timings, waiting))
             notes += [Note(kind=NoteKind.DROPPED_VALUES, text=text) for text in waiting.notes]
-    judged = [_judged(each) for each in _with_waits(reading.steps, waits)]
-    judged += [_judged(*_of_waits(timings, waiting)) for timings, waiting in _alone(reading.steps, waits)]
+    judged = [_judged(each, around_s=around_s) for each in _with_waits(reading.steps, waits)]
+    judged += [
+        _judged(*_of_waits(timings, waiting), around_s=around_s)
+        for timings, waiting in _alone(reading.steps, waits)
+    ]
     done = tuple(each for each in judged if each is not None)
     series = [_shaped(each, reading.series, around_s=around_s) for each in primary_series(reading.series)]
     series += [
@@ -70,9 +73,11 @@ def analyse(reading: Reading, *, around_s: float | None = None, num_gpus: int | 
     )
 
 
-def _judged(timings: StepTimings, unit: str = "step") -> Judged | None:
+def _judged(timings: StepTimings, unit: str = "step", *, around_s: float | None) -> Judged | None:
     judgement = judge(timings)
-    return None if judgement is None else Judged(timings=timings, judgement=judgement, unit=unit)
+    if judgement is None:
+        return None
+    return Judged(timings=timings, judgement=judgement, around_s=around_s, unit=unit)
 
 
 def _damaged(judged: Judged) -> list[Note]:

@@ -21,6 +21,8 @@ class Judged:
 
     timings: StepTimings
     judgement: Judgement
+    around_s: float | None = None
+    """When it got slow, as the user says; seconds since 1970 UTC."""
     unit: str = "step"
     """What a column is: "step", or "window" (of so many collectives) where steps are not known."""
 
