@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from distdoctor.report.assemble import clip_title
@@ -15,6 +16,7 @@ from distdoctor.straggler.checks.cause_words import FAULTS, VERBS, actions_for, 
 from distdoctor.straggler.checks.own_work import is_own_work_of_first_rank
 from distdoctor.straggler.checks.unjudged import why_not_judged, why_silence_says_nothing
 from distdoctor.straggler.words import gpu_of, ms, percent, place_words, ranks_words, when
+from distdoctor.units import format_seconds
 
 # A rank that costs the job this share of its time or more is critical. Our own threshold.
 CRITICAL_COST = 0.2
@@ -172,6 +174,7 @@ def evidence_of(judged: Judged, suspect: Suspect) -> tuple[Evidence, ...]:
     if parts:
         text = ", ".join(f"{section.value} {ms(value)}" for section, value in parts[:4])
         lines.append(Evidence(text=f"longer than its peers in: {text}", source=source))
+    lines += _near_the_time_given(judged, suspect)
     cost = _cost_alone(judged, suspect)
     if cost is not None and judgement.cost is not None:
         of = "measured" if judgement.cost.step_is_measured else "the slowest rank's own time"
@@ -181,6 +184,20 @@ def evidence_of(judged: Judged, suspect: Suspect) -> tuple[Evidence, ...]:
             text += f", {percent(judgement.cost.together)} with the other {others} accused"
         lines.append(Evidence(text=f"{text} (of {ms(judgement.cost.step_ms)} a step, {of})", source=source))
     return tuple(lines)
+
+
+def _near_the_time_given(judged: Judged, suspect: Suspect) -> list[Evidence]:
+    """How far the onset is from when somebody noticed it."""
+    started, column = judged.judgement.started_s, suspect.stretch.start
+    if judged.around_s is None or started is None or suspect.pattern is Pattern.INTERMITTENT:
+        return []
+    if column == 0:
+        return [Evidence(text="it was slow before the time given, from the first step that was judged on")]
+    if not math.isfinite(started[column]):
+        return []
+    apart = float(started[column]) - judged.around_s
+    text = f"it became slow {format_seconds(abs(apart))} {'after' if apart > 0 else 'before'} the time given"
+    return [Evidence(text=text, source=judged.timings.source)]
 
 
 def late_words(judged: Judged, suspect: Suspect) -> str:
