@@ -55,7 +55,7 @@ def analyse(reading: Reading, *, around_s: float | None = None, num_gpus: int | 
         _judged(*_of_waits(timings, waiting), around_s=around_s)
         for timings, waiting in _alone(reading.steps, waits)
     ]
-    done = tuple(each for each in judged if each is not None)
+    done = _labelled([each for each in judged if each is not None])
     series = [_shaped(each, reading.series, around_s=around_s) for each in primary_series(reading.series)]
     series += [
         _shaped(each, (), around_s=around_s, of_ranks=True)
@@ -78,6 +78,17 @@ def _judged(timings: StepTimings, unit: str = "step", *, around_s: float | None)
     if judgement is None:
         return None
     return Judged(timings=timings, judgement=judgement, around_s=around_s, unit=unit)
+
+
+def _labelled(judged: Sequence[Judged]) -> tuple[Judged, ...]:
+    """Several runs are told apart by where they were read from."""
+    if len(judged) < 2:
+        return tuple(judged)
+    sources = [each.timings.source for each in judged]
+    return tuple(
+        replace(each, label=source if sources.count(source) == 1 else f"{source}, run {number + 1}")
+        for number, (each, source) in enumerate(zip(judged, sources, strict=True))
+    )
 
 
 def _damaged(judged: Judged) -> list[Note]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from distdoctor.report.assemble import clip_title
 from distdoctor.straggler.analysis.arrivals import Arrivals
 from distdoctor.straggler.analysis.judgement import Judgement
 from distdoctor.straggler.analysis.late_groups import LateGroup
@@ -25,6 +26,18 @@ class Judged:
     """When it got slow, as the user says; seconds since 1970 UTC."""
     unit: str = "step"
     """What a column is: "step", or "window" (of so many collectives) where steps are not known."""
+
+    label: str = ""
+    """Which of several runs it is; empty when there is only one."""
+
+    @property
+    def source(self) -> str:
+        """Where it was read from, in words."""
+        return self.label or self.timings.source
+
+    def titled(self, text: str) -> str:
+        """A title of a finding, with the run before it where there are several."""
+        return clip_title(f"{self.label}: {text}" if self.label else text)
 
     @property
     def units(self) -> str:

@@ -23,6 +23,7 @@ from distdoctor.straggler.analysed import Analysed, Judged
 from distdoctor.straggler.analysis.causes import Cause, explain_suspect
 from distdoctor.straggler.analysis.judgement import Pattern, Suspect
 from distdoctor.straggler.analysis.own_time import Basis
+from distdoctor.straggler.aside import ASIDE
 from distdoctor.straggler.checks.all import STRAGGLER_CHECKS
 from distdoctor.straggler.checks.own_work import is_own_work_of_first_rank
 from distdoctor.straggler.checks.slow_rank import late_words
@@ -80,8 +81,11 @@ def _about(facts: Analysed) -> str:
         ranks = first.timings.num_ranks
         hosts = {place.host for place in first.timings.places if place.host is not None}
         where = f" on {len(hosts)} host{'s' if len(hosts) != 1 else ''}" if hosts else ""
-        return f"{ranks:,} rank{'s' if ranks != 1 else ''}{where}, {first.units}"
-    kinds = list(dict.fromkeys(each.kind for each in facts.reading.inputs if each.read))
+        runs = f"{len(facts.judged)} runs, the first of " if len(facts.judged) > 1 else ""
+        return f"{runs}{ranks:,} rank{'s' if ranks != 1 else ''}{where}, {first.units}"
+    kinds = list(
+        dict.fromkeys(each.kind for each in facts.reading.inputs if each.read and each.kind != ASIDE)
+    )
     return ", ".join(kinds[:3]) or "the evidence"
 
 

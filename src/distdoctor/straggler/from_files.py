@@ -10,6 +10,7 @@ from distdoctor.evidence import STDIN, find_files, read_head
 from distdoctor.report.model import InputFile, Report
 from distdoctor.report.request import ReportRequest
 from distdoctor.straggler.analyse import analyse
+from distdoctor.straggler.aside import UNKNOWN, left_aside
 from distdoctor.straggler.build import straggler_report
 from distdoctor.straggler.coordinates import Layout, with_layout
 from distdoctor.straggler.facts.reading import Reading, join
@@ -52,30 +53,31 @@ def read_evidence_files(paths: Sequence[str], options: ReadOptions) -> Reading:
     by_reader: dict[str, tuple[Reader, list[str]]] = {}
     unknown: list[InputFile] = []
     for path in find_files(paths, max_files=MAX_FILES):
-        reader, why_not = _reader_of(path)
+        try:
+            reader = _reader_of(path)
+        except InputError as error:
+            why_not = error.message + (f"; {error.hint}" if error.hint else "")
+            unknown.append(InputFile(path=path, kind="unreadable", read=False, why_not=why_not))
+            continue
         if reader is None:
-            unknown.append(InputFile(path=path, kind="unknown", read=False, why_not=why_not))
+            name = "standard input" if path == STDIN else f"`{path}`"
+            why_not = f"{name} holds no timing that is known"
+            unknown.append(InputFile(path=path, kind=UNKNOWN, read=False, why_not=why_not))
         else:
             by_reader.setdefault(reader.name, (reader, []))[1].append(path)
     readings = [reader.read(files, options) for reader, files in by_reader.values()]
     reading = join([*readings, Reading(inputs=tuple(unknown))])
     if not any(each.read for each in reading.inputs):
         raise _nothing_read(reading.inputs)
-    return reading
+    return left_aside(reading, given=frozenset(paths))
 
 
-def _reader_of(path: str) -> tuple[Reader | None, str]:
-    """The reader that is surest of a file, or why there is none."""
-    try:
-        head = read_head(path, max_bytes=HEAD_BYTES)
-    except InputError as error:
-        return None, error.message + (f"; {error.hint}" if error.hint else "")
+def _reader_of(path: str) -> Reader | None:
+    """The reader that is surest of a file; None when none knows it. Raises InputError when it cannot be opened."""
+    head = read_head(path, max_bytes=HEAD_BYTES)
     scored = [(reader.sniff(path, head), -number) for number, reader in enumerate(READERS)]
     score, number = max(scored)
-    if score <= 0:
-        name = "standard input" if path == STDIN else f"`{path}`"
-        return None, f"{name} holds no timing that is known"
-    return READERS[-number], ""
+    return READERS[-number] if score > 0 else None
 
 
 def _nothing_read(inputs: Sequence[InputFile]) -> InputError:

@@ -26,7 +26,7 @@ def straggler_series(facts: Analysed) -> tuple[Series, ...]:
     """All pictures."""
     pictures: list[Series] = []
     for number, judged in enumerate(facts.judged):
-        about = f", {judged.timings.source}" if len(facts.judged) > 1 else ""
+        about = f", {judged.label}" if judged.label else ""
         name = "" if number == 0 else f"-{number + 1}"
         pictures += [
             each

@@ -65,12 +65,16 @@ def _main_table(judged: Judged, number: int) -> Table:
     words = f"medians over {judged.units}"
     return Table(
         name="ranks-first" if number == 0 else f"ranks-first-{number + 1}",
-        title=f"Ranks, the slowest first ({words})",
+        title=f"Ranks, the slowest first ({words}{_of_run(judged)})",
         columns=_columns(judged),
         rows=tuple(_row(judged, row) for row in shown),
         note=_note(judged, rest),
         place="first" if number == 0 else "body",
     )
+
+
+def _of_run(judged: Judged) -> str:
+    return f"; {judged.label}" if judged.label else ""
 
 
 def _note(judged: Judged, rest: int) -> str | None:

@@ -51,7 +51,7 @@ def _outcome(judged: Judged) -> Outcome:
                 unit="ms",
                 expected="some 5 % in jobs that keep their GPUs busy",
                 expected_source="MLPerf Training v3.1, Mask R-CNN: data 0.010 s of 0.19 s",
-                source=judged.timings.source,
+                source=judged.source,
             ),
         ),
         explanation="It is the same on all ranks, so none of them is slow: the job is bound by its input.",

@@ -59,12 +59,12 @@ def _outcome(judged: Judged) -> Outcome:
             Evidence(
                 text=f"{rotation.num_different} of {judged.timings.num_ranks} ranks were the slowest one in some "
                 f"{judged.unit}, none in more than {percent(rotation.most_often)} of them",
-                source=judged.timings.source,
+                source=judged.source,
             ),
-            Evidence(text=witness, source=judged.timings.source),
+            Evidence(text=witness, source=judged.source),
             Evidence(
                 text=f"own work of a rank differs by {percent(judgement.threshold.noise)} from step to step",
-                source=judged.timings.source,
+                source=judged.source,
             ),
         ),
         explanation="No machine is slow: each step another rank has the most work, and all others wait for it. Batches "

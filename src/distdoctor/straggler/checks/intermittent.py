@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from distdoctor.report.assemble import clip_title
 from distdoctor.report.model import Confidence, Evidence, Scope, Severity
 from distdoctor.straggler.analysed import Analysed, Judged
 from distdoctor.straggler.analysis.causes import Cause, explain_suspect
@@ -56,8 +55,8 @@ def _found(judged: Judged, suspect: Suspect) -> Found:
         Cause.CHECKPOINT: "writes a checkpoint",
     }.get(explained.cause, "stalls")
     return Found(
-        key=f"rank-{suspect.rank}",
-        title=clip_title(
+        key=f"{judged.label}rank-{suspect.rank}",
+        title=judged.titled(
             f"{'minor: ' if minor else ''}{place_words(place)} {what} {rhythm}, {ms(suspect.excess_ms)} each time"
         ),
         severity=_severity(minor=minor, cost=cost),
@@ -85,7 +84,7 @@ def _where(judged: Judged, suspect: Suspect) -> tuple[Evidence, ...]:
     at = utc_of(judged, suspect.burst_columns[0])
     share = len(steps) / max(judged.judgement.num_steps, 1)
     text = f"{when(judged, suspect)}: {judged.unit}s {shown}, {percent(share)} of them"
-    return (Evidence(text=text + (f"; the first at {at}" if at else ""), source=judged.timings.source),)
+    return (Evidence(text=text + (f"; the first at {at}" if at else ""), source=judged.source),)
 
 
 def _rhythm_words(judged: Judged, suspect: Suspect, cause: Cause) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from distdoctor.report.assemble import clip_title
 from distdoctor.report.model import Action, Fault, Scope, Severity, Team
 from distdoctor.straggler.analysed import Analysed, Judged
 from distdoctor.straggler.analysis.judgement import Gate, Suspect
@@ -46,8 +45,8 @@ def _found(judged: Judged, suspect: Suspect) -> Found:
     minor = not suspect.is_accused
     costs = f", {percent(cost)} of the job's time" if cost is not None else ""
     return Found(
-        key="rank-0",
-        title=clip_title(
+        key=f"{judged.label}rank-0",
+        title=judged.titled(
             f"rank 0 does work that no other rank has: {ms(suspect.excess_ms)} a {judged.unit}{costs}"
         ),
         severity=Severity.INFO if minor else Severity.WARNING,

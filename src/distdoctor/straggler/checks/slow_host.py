@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from distdoctor.report.assemble import clip_title
 from distdoctor.report.model import Confidence, Evidence, Fault, Scope, Severity
 from distdoctor.report.names import short_host
 from distdoctor.straggler.analysed import Analysed, Judged
@@ -49,7 +48,7 @@ def _nothing(judged: Judged) -> Outcome:
 
 
 def _found(judged: Judged, host: SlowHost) -> Found:
-    judgement, source = judged.judgement, judged.timings.source
+    judgement, source = judged.judgement, judged.source
     places = [judged.timings.places[row] for row in host.rows]
     suspects = [each for each in judgement.suspects if each.row in host.rows]
     causes = [explain_suspect(each).cause for each in suspects] or [Cause.UNKNOWN]
@@ -79,8 +78,8 @@ def _found(judged: Judged, host: SlowHost) -> Found:
             )
         )
     return Found(
-        key=f"host-{host.host}",
-        title=clip_title(
+        key=f"{judged.label}host-{host.host}",
+        title=judged.titled(
             f"{short_host(host.host)}: all of its ranks {longer}{'' if only_waits else ' than their peers'}"
             if host.num_slow == len(host.rows)
             else f"{short_host(host.host)}: {host.num_slow} of {len(host.rows)} ranks {longer}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from distdoctor.report.assemble import clip_title
 from distdoctor.report.model import Confidence, Evidence, Fault, Scope, Severity
 from distdoctor.straggler.analysed import Analysed, Judged
 from distdoctor.straggler.analysis.causes import Cause, explain_suspect
@@ -88,8 +87,8 @@ def _found(judged: Judged, suspect: Suspect) -> Found:
         else VERBS[explained.cause].format(much=percent(suspect.effect))
     )
     return Found(
-        key=f"rank-{suspect.rank}",
-        title=clip_title(f"{place_words(place)} {verb}"),
+        key=f"{judged.label}rank-{suspect.rank}",
+        title=judged.titled(f"{place_words(place)} {verb}"),
         severity=Severity.CRITICAL if cost is not None and cost >= CRITICAL_COST else Severity.WARNING,
         confidence=confidence_of(judged, suspect),
         evidence=evidence_of(judged, suspect),
@@ -111,8 +110,8 @@ def _many(judged: Judged, accused: Sequence[Suspect]) -> Found:
     cause = max(set(causes), key=causes.count)
     together = judged.judgement.cost.together if judged.judgement.cost is not None else None
     return Found(
-        key="many",
-        title=clip_title(f"{ranks_words(ranks, max_characters=24)} are slower than their peers"),
+        key=f"{judged.label}many",
+        title=judged.titled(f"{ranks_words(ranks, max_characters=24)} are slower than their peers"),
         severity=Severity.CRITICAL
         if together is not None and together >= CRITICAL_COST
         else Severity.WARNING,
@@ -120,7 +119,7 @@ def _many(judged: Judged, accused: Sequence[Suspect]) -> Found:
         evidence=(
             Evidence(
                 text=f"{len(ranks)} ranks: {ranks_words(ranks, max_characters=300)}",
-                source=judged.timings.source,
+                source=judged.source,
             ),
             *evidence_of(judged, worst),
         ),
@@ -147,7 +146,7 @@ def confidence_of(judged: Judged, suspect: Suspect) -> Confidence:
 
 def evidence_of(judged: Judged, suspect: Suspect) -> tuple[Evidence, ...]:
     """Own time, waiting, sections, cost; each a number with what it is set against."""
-    judgement, source = judged.judgement, judged.timings.source
+    judgement, source = judged.judgement, judged.source
     peers = judgement.peers.words()
     lines = [
         Evidence(
@@ -197,7 +196,7 @@ def _near_the_time_given(judged: Judged, suspect: Suspect) -> list[Evidence]:
         return []
     apart = float(started[column]) - judged.around_s
     text = f"it became slow {format_seconds(abs(apart))} {'after' if apart > 0 else 'before'} the time given"
-    return [Evidence(text=text, source=judged.timings.source)]
+    return [Evidence(text=text, source=judged.source)]
 
 
 def late_words(judged: Judged, suspect: Suspect) -> str:
@@ -251,8 +250,8 @@ def _lead(judged: Judged, suspect: Suspect) -> Found:
     )
     explained = explain_suspect(suspect)
     return Found(
-        key=f"lead-{suspect.rank}",
-        title=clip_title(f"{what}: {place_words(place)} {longer}"),
+        key=f"{judged.label}lead-{suspect.rank}",
+        title=judged.titled(f"{what}: {place_words(place)} {longer}"),
         severity=Severity.INFO,
         confidence=Confidence.LOW,
         evidence=(*evidence_of(judged, suspect), Evidence(text=f"not accused: {reasons}")),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from distdoctor.report.assemble import clip_title
 from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severity, Team
 from distdoctor.straggler.analysed import Analysed, Judged
 from distdoctor.straggler.analysis.own_time import Basis
@@ -70,8 +69,8 @@ def _found(judged: Judged, heavy: HeavyGroup) -> Found:
     if len(ranks) == 1:
         return _one_rank(judged, heavy, name=f"{name} {heavy.coordinate}{position}")
     return Found(
-        key=f"{heavy.dimension}-{heavy.coordinate}",
-        title=clip_title(
+        key=f"{judged.label}{heavy.dimension}-{heavy.coordinate}",
+        title=judged.titled(
             f"{name} {heavy.coordinate}{position} has {percent(heavy.heavier)} more work than the others"
         ),
         severity=Severity.WARNING if heavy.heavier >= WARN_HEAVIER else Severity.INFO,
@@ -82,12 +81,12 @@ def _found(judged: Judged, heavy: HeavyGroup) -> Found:
                 f"{judged.unit}, the median of the others {ms(heavy.typical_ms)}",
                 value=round(100 * heavy.heavier, 2),
                 unit="%",
-                source=judged.timings.source,
+                source=judged.source,
             ),
             Evidence(
                 text=f"its {len(ranks)} ranks agree within {percent(heavy.alike)}: "
                 "it is the same on every replica",
-                source=judged.timings.source,
+                source=judged.source,
             ),
         ),
         explanation=f"All of its ranks take longer, so no single machine is at fault: the model is cut unevenly. {why} "
@@ -108,8 +107,8 @@ def _one_rank(judged: Judged, heavy: HeavyGroup, *, name: str) -> Found:
     """A stage of a single rank: a heavy stage and a slow machine look the same."""
     rank = judged.timings.places[heavy.rows[0]].rank
     return Found(
-        key=f"{heavy.dimension}-{heavy.coordinate}",
-        title=clip_title(f"{name} takes {percent(heavy.heavier)} longer than the others"),
+        key=f"{judged.label}{heavy.dimension}-{heavy.coordinate}",
+        title=judged.titled(f"{name} takes {percent(heavy.heavier)} longer than the others"),
         severity=Severity.INFO,
         confidence=Confidence.LOW,
         evidence=(
@@ -118,7 +117,7 @@ def _one_rank(judged: Judged, heavy: HeavyGroup, *, name: str) -> Found:
                 f"others {ms(heavy.typical_ms)}",
                 value=round(100 * heavy.heavier, 2),
                 unit="%",
-                source=judged.timings.source,
+                source=judged.source,
             ),
         ),
         explanation="It has one rank only, so it cannot be told whether the stage has more work or the rank is slow.",

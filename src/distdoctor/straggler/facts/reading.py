@@ -26,6 +26,7 @@ class NoteKind(str, Enum):
     DROPPED_VALUES = "values left out"
     MIXED_UNITS = "mixed units"
     MIXED_RUNS = "several runs"
+    LEFT_ASIDE = "left aside"
     NOT_COLLECTIVE = "no collectives"
     LIMITED = "cannot show"
     """What this kind of evidence can never show: "one rank's log shows a change, not a rank"."""

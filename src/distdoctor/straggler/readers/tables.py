@@ -46,7 +46,8 @@ def reading_of_files(files: Sequence[FileRows], source: str) -> Reading:
             )
         )
     for run in runs:
-        timings, run_notes = _one_run(run, source)
+        folder = PurePath(run.items[0].path).parent.name
+        timings, run_notes = _one_run(run, f"{source} of {folder}" if len(runs) > 1 and folder else source)
         steps += [timings] if timings is not None else []
         notes += run_notes
     series, series_notes = _series(files, source)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import PurePath
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,7 +93,8 @@ def read(paths: Sequence[str], options: ReadOptions) -> Reading:
         name = meta.name if meta is not None else job_paths[0]
         notes += more if len(jobs) == 1 else [_of_job(note, name) for note in more]
         if timings is not None:
-            steps.append(timings)
+            source = f"{timings.source} of {PurePath(name).stem}" if len(jobs) > 1 else timings.source
+            steps.append(replace(timings, source=source))
     if len(steps) > 1:
         notes.append(
             Note(
