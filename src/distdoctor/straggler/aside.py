@@ -10,6 +10,7 @@ from msgspec.structs import replace as replace_struct
 from distdoctor.report.model import InputFile
 from distdoctor.straggler.facts.reading import Note, NoteKind, Reading
 from distdoctor.straggler.readers.logs.read import KIND as LOG_KIND
+from distdoctor.straggler.readers.op_trace.reader import RESULTS as OP_TRACE_RESULTS
 from distdoctor.straggler.readers.refusals import REFUSALS
 
 ASIDE = "no timing"
@@ -20,7 +21,7 @@ UNKNOWN = "unknown"
 _MAX_NAMED = 8
 
 # What readers call a file that was read and holds nothing of their kind. A damaged one has another kind.
-_HARMLESS = frozenset((UNKNOWN, LOG_KIND, *(reader.name for reader in REFUSALS)))
+_HARMLESS = frozenset((UNKNOWN, OP_TRACE_RESULTS, LOG_KIND, *(reader.name for reader in REFUSALS)))
 
 
 def left_aside(reading: Reading, *, given: frozenset[str]) -> Reading:
@@ -60,7 +61,7 @@ def _set_aside(file: InputFile) -> InputFile:
 
 
 def _ending(path: str) -> str:
-    """ ".json.gz", ".jsonl", or nothing."""
+    """The suffix, `.json.gz` or `.jsonl`; of a name without one its first letters, `xpu_` of `xpu_timer_metric_0`."""
     name = PurePath(path).name.lower()
     packed = ".gz" if name.endswith(".gz") else ""
-    return PurePath(name.removesuffix(".gz")).suffix + packed
+    return (PurePath(name.removesuffix(".gz")).suffix or name[:4]) + packed
