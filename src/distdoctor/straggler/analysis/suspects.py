@@ -22,7 +22,7 @@ from distdoctor.straggler.facts.steps import Times
 
 # How the error probability is divided among the ways in which a rank can be found; the rest is for hosts.
 WHOLE_SHARE = 0.5
-CHANGE_SHARE = 0.2
+CHANGE_SHARE = 0.1
 BURST_SHARE = 0.1
 
 # A level outside the slow stretch that is below this share of the one inside counts as not slow.

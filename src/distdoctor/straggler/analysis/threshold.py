@@ -21,7 +21,7 @@ FLOOR = 0.03
 
 # The chance, by the model below, that any rank of a healthy job crosses any threshold. Real noise has heavier tails,
 # so it was set well below the 1 in 200 that the benchmark has to hold.
-FAMILY_ERROR = 0.002
+FAMILY_ERROR = 0.0015
 
 # What is assumed of the spread between healthy ranks before looking: 0.5 %, and more where steps are noisier, with the
 # weight of so many degrees of freedom. It decides for few ranks, whose own spread cannot be estimated. Set on
@@ -32,6 +32,11 @@ PRIOR_RANKS = 40.0
 
 # From so many degrees of freedom on (some 30 ranks) a spread above the assumed one is taken as it is seen.
 _TRUSTED_FREEDOM = 10.0
+
+# From so many ranks on the lower tail is looked at too: so far from the median is 7 % of a normal distribution.
+_MANY_RANKS = 128
+LOWER_TAIL = 0.07
+_LOWER_TAIL_SDS = 1.4758
 
 # A MAD tells as much of a spread as a standard deviation of 0.37 times as many normal values.
 _MAD_EFFICIENCY = 0.37
@@ -96,16 +101,24 @@ def threshold_for(
 
 
 def scatter(effects: Effects, peers: Peers) -> float:
-    """Robust standard deviation of effects around the median of their own group; 0 where no group has 2 ranks."""
+    """Robust standard deviation of effects around the median of their own group; 0 where no group has 2 ranks.
+
+    The MAD; among many ranks the mean of it and of the lower tail, which slow ranks do not reach. The two vary less
+    together than the MAD alone, and a spread that is seen too small by chance accuses healthy ranks.
+    """
     deviations = []
     for group in range(peers.num_groups):
         values = effects.effect[peers.members(group)]
         values = values[np.isfinite(values)]
         if len(values) > 1:
-            deviations.append(np.abs(values - np.median(values)))
+            deviations.append(values - np.median(values))
     if not deviations:
         return 0.0
-    return float(np.median(np.concatenate(deviations))) * MAD_TO_SD
+    pooled = np.concatenate(deviations)
+    spread = float(np.median(np.abs(pooled))) * MAD_TO_SD
+    if len(pooled) < _MANY_RANKS:
+        return spread
+    return (spread - float(np.quantile(pooled, LOWER_TAIL)) / _LOWER_TAIL_SDS) / 2
 
 
 def student_quantile(probability: float, freedom: float) -> float:
