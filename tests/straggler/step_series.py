@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from distdoctor.straggler.analysis.regimes import SeriesShape, shape_of
+from distdoctor.straggler.analysis.series.regimes import SeriesShape, shape_of
 from distdoctor.straggler.facts.series import JobSeries, SeriesKind
 
 DEGREES_OF_FREEDOM = 3

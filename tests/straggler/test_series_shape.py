@@ -7,8 +7,8 @@ import time
 import numpy as np
 import pytest
 
-from distdoctor.straggler.analysis.regimes import rounding_of, shape_of
-from distdoctor.straggler.analysis.warmup import num_warmup
+from distdoctor.straggler.analysis.series.first_values import num_warmup
+from distdoctor.straggler.analysis.series.regimes import rounding_of, shape_of
 from straggler.step_series import flat, series, shape, slower, steady
 
 # Apart from the seeds that thresholds were chosen on (0 to 99).

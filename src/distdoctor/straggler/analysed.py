@@ -9,7 +9,7 @@ from distdoctor.straggler.analysis.arrivals import Arrivals
 from distdoctor.straggler.analysis.judgement import Judgement
 from distdoctor.straggler.analysis.late_groups import LateGroup
 from distdoctor.straggler.analysis.links import Links
-from distdoctor.straggler.analysis.regimes import SeriesShape
+from distdoctor.straggler.analysis.series.regimes import SeriesShape
 from distdoctor.straggler.checks.series_words import Told
 from distdoctor.straggler.facts.reading import Reading
 from distdoctor.straggler.facts.series import JobSeries

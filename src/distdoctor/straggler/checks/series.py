@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from distdoctor.straggler.analysed import Analysed
 from distdoctor.straggler.analysis.judgement import Pattern
-from distdoctor.straggler.analysis.regimes import SeriesShape
+from distdoctor.straggler.analysis.series.regimes import SeriesShape
 from distdoctor.straggler.checks.base import NotApplicable, Outcome, Passed, StragglerCheck
 from distdoctor.straggler.checks.series_periodic import periodic_outcomes
 from distdoctor.straggler.checks.series_regime import regime_outcomes

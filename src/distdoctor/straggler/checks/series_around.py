@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from distdoctor.straggler.analysis.regimes import SeriesShape
-from distdoctor.straggler.analysis.running import Values
+from distdoctor.straggler.analysis.series.regimes import SeriesShape
+from distdoctor.straggler.analysis.series.running import Values
 from distdoctor.straggler.checks.series_words import Told, change_words, clock_words, step_words, value_words
 
 # People round, and notice late. Our own choice.

@@ -8,8 +8,14 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from distdoctor.report.checking import Found, Outcome
-from distdoctor.straggler.analysis.regimes import LEAST_TIME, MOST_TIME, SeriesShape, rounding_of, shape_of
-from distdoctor.straggler.analysis.running import Values
+from distdoctor.straggler.analysis.series.regimes import (
+    LEAST_TIME,
+    MOST_TIME,
+    SeriesShape,
+    rounding_of,
+    shape_of,
+)
+from distdoctor.straggler.analysis.series.running import Values
 from distdoctor.straggler.checks.series_periodic import periodic_outcomes
 from distdoctor.straggler.checks.series_regime import regime_outcomes
 from distdoctor.straggler.checks.series_stall import stall_outcomes

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from distdoctor.report.checking import Found, Outcome, Passed
 from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severity, Team
-from distdoctor.straggler.analysis.periods import Pattern, Rhythm
-from distdoctor.straggler.analysis.regimes import SeriesShape
+from distdoctor.straggler.analysis.series.periods import Pattern, Rhythm
+from distdoctor.straggler.analysis.series.regimes import SeriesShape
 from distdoctor.straggler.checks.series_regime import is_planned
 from distdoctor.straggler.checks.series_stall import since_evidence
 from distdoctor.straggler.checks.series_words import (

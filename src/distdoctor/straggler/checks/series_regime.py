@@ -9,9 +9,9 @@ import numpy as np
 
 from distdoctor.report.checking import Found, Outcome, Passed
 from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severity, Team
-from distdoctor.straggler.analysis.levels import Level
-from distdoctor.straggler.analysis.regimes import SeriesShape
-from distdoctor.straggler.analysis.spells import MIN_SHIFT, Spell
+from distdoctor.straggler.analysis.series.levels import Level
+from distdoctor.straggler.analysis.series.regimes import SeriesShape
+from distdoctor.straggler.analysis.series.spells import MIN_SHIFT, Spell
 from distdoctor.straggler.checks.series_around import around_words, nearest_change
 from distdoctor.straggler.checks.series_words import (
     Told,

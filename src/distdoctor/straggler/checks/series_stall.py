@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from distdoctor.report.checking import Found, Outcome, Passed
 from distdoctor.report.model import Action, Confidence, Evidence, Severity, Team
-from distdoctor.straggler.analysis.regimes import SeriesShape
-from distdoctor.straggler.analysis.spikes import FEW, Stall, since
+from distdoctor.straggler.analysis.series.regimes import SeriesShape
+from distdoctor.straggler.analysis.series.spikes import FEW, Stall, since
 from distdoctor.straggler.checks.series_words import (
     MAX_TITLE,
     Told,

@@ -10,8 +10,8 @@ import numpy as np
 
 from distdoctor.report.checking import NotSeen, Unread
 from distdoctor.report.model import Action, Evidence, SkipCause, Team
-from distdoctor.straggler.analysis.regimes import SeriesShape
-from distdoctor.straggler.analysis.running import Values
+from distdoctor.straggler.analysis.series.regimes import SeriesShape
+from distdoctor.straggler.analysis.series.running import Values
 from distdoctor.straggler.facts.series import SeriesKind
 
 MAX_TITLE = 80

@@ -12,13 +12,13 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from distdoctor.straggler.analysis.changes import MIN_VALUES, splits_of
-from distdoctor.straggler.analysis.levels import Change, Level, levels_of
-from distdoctor.straggler.analysis.periods import Pattern, Rhythm, kinds_of, pattern_of, rhythm_of
-from distdoctor.straggler.analysis.running import Values, surroundings_of
-from distdoctor.straggler.analysis.spells import Schedule, Spell, rescaling_of, schedule_of, spells_of
-from distdoctor.straggler.analysis.spikes import Stall, stalls_of
-from distdoctor.straggler.analysis.warmup import num_warmup
+from distdoctor.straggler.analysis.series.changes import MIN_VALUES, splits_of
+from distdoctor.straggler.analysis.series.first_values import num_warmup
+from distdoctor.straggler.analysis.series.levels import Change, Level, levels_of
+from distdoctor.straggler.analysis.series.periods import Pattern, Rhythm, kinds_of, pattern_of, rhythm_of
+from distdoctor.straggler.analysis.series.running import Values, surroundings_of
+from distdoctor.straggler.analysis.series.spells import Schedule, Spell, rescaling_of, schedule_of, spells_of
+from distdoctor.straggler.analysis.series.spikes import Stall, stalls_of
 
 # Levels closer than this are one. Half of what is told, so that two halves of a told change are not lost.
 MIN_LEVEL_GAP = 0.015

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from distdoctor.straggler.analysis.changes import MIN_LENGTH, Split
-from distdoctor.straggler.analysis.running import Values
+from distdoctor.straggler.analysis.series.changes import MIN_LENGTH, Split
+from distdoctor.straggler.analysis.series.running import Values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from distdoctor.straggler.analysis.running import Values
+from distdoctor.straggler.analysis.series.running import Values
 
 # A stall is at least so much longer than its surroundings, and more where values are few. Our own thresholds.
 MIN_STALL = math.log(1.05)

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from distdoctor.straggler.analysis.running import MAD_TO_SIGMA, Values
+from distdoctor.straggler.analysis.series.running import MAD_TO_SIGMA, Values
 
 # More values are no warm-up but a slow start, which is told as a change of level. Our own choice.
 MAX_WARMUP = 20

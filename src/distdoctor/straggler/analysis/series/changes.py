@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from distdoctor.straggler.analysis.running import MAD_TO_SIGMA, Values
+from distdoctor.straggler.analysis.series.running import MAD_TO_SIGMA, Values
 
 # Longer series are cut into so many blocks, and the onset is then sought among single values.
 MAX_BLOCKS = 1000

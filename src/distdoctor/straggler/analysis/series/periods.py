@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from distdoctor.straggler.analysis.running import (
+from distdoctor.straggler.analysis.series.running import (
     DRAWN_IN_AT,
     MAD_TO_SIGMA,
     WINDOW,

@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from distdoctor.straggler.analysis.levels import Change, Level
-from distdoctor.straggler.analysis.running import Values
+from distdoctor.straggler.analysis.series.levels import Change, Level
+from distdoctor.straggler.analysis.series.running import Values
 
 # Throughput of a 16,384-GPU run swung by 1-2 % over the day with the temperature of the halls (The Llama 3 herd of
 # models, section 3.3.4): less than this is not told.

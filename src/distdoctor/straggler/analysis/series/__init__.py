@@ -1,0 +1,1 @@
+"""What does one series of times show, step by step of a whole job? No ranks here."""
