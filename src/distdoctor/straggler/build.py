@@ -20,9 +20,9 @@ from distdoctor.report.model import (
 from distdoctor.report.request import ReportRequest
 from distdoctor.report.site import apply_site
 from distdoctor.straggler.analysed import Analysed, Judged
-from distdoctor.straggler.analysis.causes import Cause, explain_suspect
-from distdoctor.straggler.analysis.judgement import Pattern, Suspect
-from distdoctor.straggler.analysis.own_time import Basis
+from distdoctor.straggler.analysis.ranks.causes import Cause, explain_suspect
+from distdoctor.straggler.analysis.ranks.judgement import Pattern, Suspect
+from distdoctor.straggler.analysis.ranks.own_time import Basis
 from distdoctor.straggler.aside import ASIDE
 from distdoctor.straggler.checks.all import STRAGGLER_CHECKS
 from distdoctor.straggler.checks.own_work import is_own_work_of_first_rank

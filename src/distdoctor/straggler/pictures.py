@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from distdoctor.report.model import Series
 from distdoctor.straggler.analysed import Analysed, Judged, ShapedSeries
-from distdoctor.straggler.analysis.judgement import Pattern, Suspect
+from distdoctor.straggler.analysis.ranks.judgement import Pattern, Suspect
 from distdoctor.straggler.facts.places import Place
 
 # Bars of the picture of own work against waiting; more ranks are chosen evenly beside the accused.

@@ -8,8 +8,8 @@ import numpy as np
 
 from distdoctor.report.model import Column, Scalar, Table
 from distdoctor.straggler.analysed import Analysed, Judged
-from distdoctor.straggler.analysis.judgement import Pattern
-from distdoctor.straggler.analysis.own_time import Basis
+from distdoctor.straggler.analysis.ranks.judgement import Pattern
+from distdoctor.straggler.analysis.ranks.own_time import Basis
 from distdoctor.straggler.arrival_table import arrival_table
 from distdoctor.straggler.facts.reading import NoteKind
 

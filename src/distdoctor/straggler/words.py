@@ -10,7 +10,7 @@ import numpy as np
 from distdoctor.report.model import GpuRef
 from distdoctor.report.names import short_host
 from distdoctor.straggler.analysed import Judged
-from distdoctor.straggler.analysis.judgement import Pattern, Suspect
+from distdoctor.straggler.analysis.ranks.judgement import Pattern, Suspect
 from distdoctor.straggler.facts.places import Place
 from distdoctor.units import fold_ints
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from distdoctor.report.model import Action, Fault, Team
-from distdoctor.straggler.analysis.causes import Cause
+from distdoctor.straggler.analysis.ranks.causes import Cause
 from distdoctor.straggler.facts.places import Place
 
 FAULTS = {

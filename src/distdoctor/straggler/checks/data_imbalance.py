@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severity, Team
 from distdoctor.straggler.analysed import Analysed, Judged
-from distdoctor.straggler.analysis.own_time import Basis
-from distdoctor.straggler.analysis.rotation import MIN_CORRELATION, MIN_EXCESS
+from distdoctor.straggler.analysis.ranks.own_time import Basis
+from distdoctor.straggler.analysis.ranks.rotation import MIN_CORRELATION, MIN_EXCESS
 from distdoctor.straggler.checks.base import Found, Outcome, Passed, StragglerCheck, not_seen
 from distdoctor.straggler.checks.unjudged import why_not_judged
 from distdoctor.straggler.words import percent

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from distdoctor.straggler.analysed import Judged
-from distdoctor.straggler.analysis.causes import Cause, explain_suspect
-from distdoctor.straggler.analysis.judgement import Suspect
+from distdoctor.straggler.analysis.ranks.causes import Cause, explain_suspect
+from distdoctor.straggler.analysis.ranks.judgement import Suspect
 
 # Parts of a step in which a first rank does what no other rank does. Slow computing or loading is not among them.
 _ALONE = frozenset((Cause.CHECKPOINT, Cause.OUTSIDE))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from distdoctor.report.model import Action, Fault, Scope, Severity, Team
 from distdoctor.straggler.analysed import Analysed, Judged
-from distdoctor.straggler.analysis.judgement import Gate, Suspect
+from distdoctor.straggler.analysis.ranks.judgement import Gate, Suspect
 from distdoctor.straggler.checks.base import Found, Outcome, Passed, StragglerCheck, not_seen
 from distdoctor.straggler.checks.own_work import is_own_work_of_first_rank
 from distdoctor.straggler.checks.slow_rank import confidence_of, evidence_of

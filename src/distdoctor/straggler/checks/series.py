@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from distdoctor.straggler.analysed import Analysed
-from distdoctor.straggler.analysis.judgement import Pattern
+from distdoctor.straggler.analysis.ranks.judgement import Pattern
 from distdoctor.straggler.analysis.series.regimes import SeriesShape
 from distdoctor.straggler.checks.base import NotApplicable, Outcome, Passed, StragglerCheck
 from distdoctor.straggler.checks.series_periodic import periodic_outcomes

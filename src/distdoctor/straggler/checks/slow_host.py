@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from distdoctor.report.model import Confidence, Evidence, Fault, Scope, Severity
 from distdoctor.report.names import short_host
 from distdoctor.straggler.analysed import Analysed, Judged
-from distdoctor.straggler.analysis.causes import Cause, explain_suspect
-from distdoctor.straggler.analysis.hosts import SlowHost
-from distdoctor.straggler.analysis.own_time import Basis
+from distdoctor.straggler.analysis.ranks.causes import Cause, explain_suspect
+from distdoctor.straggler.analysis.ranks.hosts import SlowHost
+from distdoctor.straggler.analysis.ranks.own_time import Basis
 from distdoctor.straggler.checks.base import Found, Outcome, Passed, StragglerCheck, not_seen
 from distdoctor.straggler.checks.cause_words import actions_for, why
 from distdoctor.straggler.checks.slow_rank import CRITICAL_COST

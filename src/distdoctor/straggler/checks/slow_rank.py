@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from distdoctor.report.model import Confidence, Evidence, Fault, Scope, Severity
 from distdoctor.straggler.analysed import Analysed, Judged
-from distdoctor.straggler.analysis.causes import Cause, explain_suspect
-from distdoctor.straggler.analysis.judgement import Gate, Pattern, Suspect
-from distdoctor.straggler.analysis.own_time import Basis
+from distdoctor.straggler.analysis.ranks.causes import Cause, explain_suspect
+from distdoctor.straggler.analysis.ranks.judgement import Gate, Pattern, Suspect
+from distdoctor.straggler.analysis.ranks.own_time import Basis
 from distdoctor.straggler.checks.base import Found, Outcome, Passed, StragglerCheck, not_seen
 from distdoctor.straggler.checks.cause_words import FAULTS, VERBS, actions_for, why
 from distdoctor.straggler.checks.own_work import is_own_work_of_first_rank

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severity, Team
 from distdoctor.straggler.analysed import Analysed, Judged
-from distdoctor.straggler.analysis.own_time import Basis
-from distdoctor.straggler.analysis.stages import HeavyGroup
+from distdoctor.straggler.analysis.ranks.own_time import Basis
+from distdoctor.straggler.analysis.ranks.stages import HeavyGroup
 from distdoctor.straggler.checks.base import Found, NotApplicable, Outcome, Passed, StragglerCheck, not_seen
 from distdoctor.straggler.checks.unjudged import why_not_judged
 from distdoctor.straggler.words import ms, percent, ranks_words

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from distdoctor.straggler.analysed import Analysed, Judged
-from distdoctor.straggler.analysis.gates import MIN_STEPS
-from distdoctor.straggler.analysis.judgement import Gate
-from distdoctor.straggler.analysis.own_time import Basis
 from distdoctor.straggler.analysis.peers import MIN_PEERS
+from distdoctor.straggler.analysis.ranks.gates import MIN_STEPS
+from distdoctor.straggler.analysis.ranks.judgement import Gate
+from distdoctor.straggler.analysis.ranks.own_time import Basis
 from distdoctor.straggler.checks.base import RECORD
 from distdoctor.straggler.words import percent
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from distdoctor.straggler.analysis.judgement import Suspect
+from distdoctor.straggler.analysis.ranks.judgement import Suspect
 from distdoctor.straggler.facts.sections import Role, Section, role_of
 
 # A section that holds this share of the excess is the cause; below it several parts are slow. Our own threshold.

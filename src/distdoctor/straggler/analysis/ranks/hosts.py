@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from distdoctor.straggler.analysis.effects import MAD_TO_SD
 from distdoctor.straggler.analysis.peer_median import row_medians
-from distdoctor.straggler.analysis.threshold import PRIOR_RANKS, student_quantile
+from distdoctor.straggler.analysis.ranks.effects import MAD_TO_SD
+from distdoctor.straggler.analysis.ranks.threshold import PRIOR_RANKS, student_quantile
 from distdoctor.straggler.facts.places import Place
 from distdoctor.straggler.facts.steps import Times
 

@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from distdoctor.straggler.analysis.bursts import bursting_rows, count_bursts, rhythm_of
-from distdoctor.straggler.analysis.effects import Effects, standard_error
-from distdoctor.straggler.analysis.gates import failed_gates
-from distdoctor.straggler.analysis.judgement import Gate, Pattern, Suspect
-from distdoctor.straggler.analysis.onset import Stretch, changed_rows, stretches_of
-from distdoctor.straggler.analysis.own_time import OwnTime
 from distdoctor.straggler.analysis.peers import Peers
-from distdoctor.straggler.analysis.threshold import FAMILY_ERROR, Threshold, threshold_for
-from distdoctor.straggler.analysis.witnesses import deficit, section_excess, stands_out
+from distdoctor.straggler.analysis.ranks.bursts import bursting_rows, count_bursts, rhythm_of
+from distdoctor.straggler.analysis.ranks.effects import Effects, standard_error
+from distdoctor.straggler.analysis.ranks.gates import failed_gates
+from distdoctor.straggler.analysis.ranks.judgement import Gate, Pattern, Suspect
+from distdoctor.straggler.analysis.ranks.onset import Stretch, changed_rows, stretches_of
+from distdoctor.straggler.analysis.ranks.own_time import OwnTime
+from distdoctor.straggler.analysis.ranks.threshold import FAMILY_ERROR, Threshold, threshold_for
+from distdoctor.straggler.analysis.ranks.witnesses import deficit, section_excess, stands_out
 from distdoctor.straggler.facts.sections import Role, Section, role_of
 from distdoctor.straggler.facts.steps import Times
 

@@ -7,21 +7,21 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from distdoctor.straggler.analysis.blocks import RankPattern, Shape, pattern_of
-from distdoctor.straggler.analysis.cost import Cost, cost_of
-from distdoctor.straggler.analysis.effects import effects_of
-from distdoctor.straggler.analysis.gates import FEW_STEPS
-from distdoctor.straggler.analysis.heat import heat_of
-from distdoctor.straggler.analysis.hosts import AccusedRank, SlowHost, rows_by_host, slow_hosts
-from distdoctor.straggler.analysis.judgement import Gate, Judgement, Pattern, Suspect
-from distdoctor.straggler.analysis.own_time import Basis, OwnTime, own_time_of, whole_own_time_of
 from distdoctor.straggler.analysis.peer_median import relative_excess, row_medians
 from distdoctor.straggler.analysis.peers import Peers, peers_of
-from distdoctor.straggler.analysis.rotation import MIN_EXCESS, Rotation, rotation_of
-from distdoctor.straggler.analysis.stages import heavy_groups
-from distdoctor.straggler.analysis.suspects import WHOLE_SHARE, Scene, find_suspects, worst_first
-from distdoctor.straggler.analysis.threshold import FAMILY_ERROR, FLOOR, threshold_for
-from distdoctor.straggler.analysis.warm_up import num_warm_up
+from distdoctor.straggler.analysis.ranks.blocks import RankPattern, Shape, pattern_of
+from distdoctor.straggler.analysis.ranks.cost import Cost, cost_of
+from distdoctor.straggler.analysis.ranks.effects import effects_of
+from distdoctor.straggler.analysis.ranks.first_steps import num_warm_up
+from distdoctor.straggler.analysis.ranks.gates import FEW_STEPS
+from distdoctor.straggler.analysis.ranks.heat import heat_of
+from distdoctor.straggler.analysis.ranks.hosts import AccusedRank, SlowHost, rows_by_host, slow_hosts
+from distdoctor.straggler.analysis.ranks.judgement import Gate, Judgement, Pattern, Suspect
+from distdoctor.straggler.analysis.ranks.own_time import Basis, OwnTime, own_time_of, whole_own_time_of
+from distdoctor.straggler.analysis.ranks.rotation import MIN_EXCESS, Rotation, rotation_of
+from distdoctor.straggler.analysis.ranks.stages import heavy_groups
+from distdoctor.straggler.analysis.ranks.suspects import WHOLE_SHARE, Scene, find_suspects, worst_first
+from distdoctor.straggler.analysis.ranks.threshold import FAMILY_ERROR, FLOOR, threshold_for
 from distdoctor.straggler.facts.sections import Role, Section, role_of
 from distdoctor.straggler.facts.steps import StepTimings, Times
 

@@ -9,17 +9,17 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
-from distdoctor.straggler.analysis.blocks import RankPattern
-from distdoctor.straggler.analysis.bursts import Rhythm
-from distdoctor.straggler.analysis.cost import Cost
-from distdoctor.straggler.analysis.effects import Effects
-from distdoctor.straggler.analysis.hosts import SlowHost
-from distdoctor.straggler.analysis.onset import Stretch
-from distdoctor.straggler.analysis.own_time import Basis
 from distdoctor.straggler.analysis.peers import Peers
-from distdoctor.straggler.analysis.rotation import Rotation
-from distdoctor.straggler.analysis.stages import HeavyGroup
-from distdoctor.straggler.analysis.threshold import Threshold
+from distdoctor.straggler.analysis.ranks.blocks import RankPattern
+from distdoctor.straggler.analysis.ranks.bursts import Rhythm
+from distdoctor.straggler.analysis.ranks.cost import Cost
+from distdoctor.straggler.analysis.ranks.effects import Effects
+from distdoctor.straggler.analysis.ranks.hosts import SlowHost
+from distdoctor.straggler.analysis.ranks.onset import Stretch
+from distdoctor.straggler.analysis.ranks.own_time import Basis
+from distdoctor.straggler.analysis.ranks.rotation import Rotation
+from distdoctor.straggler.analysis.ranks.stages import HeavyGroup
+from distdoctor.straggler.analysis.ranks.threshold import Threshold
 from distdoctor.straggler.facts.sections import Section
 
 

@@ -7,10 +7,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from distdoctor.straggler.analysis.judgement import Gate
-from distdoctor.straggler.analysis.own_time import Basis
 from distdoctor.straggler.analysis.peers import MIN_PEERS
-from distdoctor.straggler.analysis.threshold import FLOOR, Threshold
+from distdoctor.straggler.analysis.ranks.judgement import Gate
+from distdoctor.straggler.analysis.ranks.own_time import Basis
+from distdoctor.straggler.analysis.ranks.threshold import FLOOR, Threshold
 
 # Fewer steps than this prove nothing, however large the difference: one page fault or one checkpoint does as much.
 MIN_STEPS = 5

@@ -13,8 +13,8 @@ from statistics import NormalDist
 
 import numpy as np
 
-from distdoctor.straggler.analysis.effects import MAD_TO_SD, Effects
 from distdoctor.straggler.analysis.peers import Peers
+from distdoctor.straggler.analysis.ranks.effects import MAD_TO_SD, Effects
 
 # Below this nobody is named whatever the statistics say: ranks of healthy jobs differ by as much for good reasons.
 FLOOR = 0.03

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from distdoctor.straggler.analysis.effects import MAD_TO_SD, MEDIAN_SE
 from distdoctor.straggler.analysis.peer_median import SAMPLED_PEERS, median_of_others, row_medians
 from distdoctor.straggler.analysis.peers import MIN_PEERS, Peers
+from distdoctor.straggler.analysis.ranks.effects import MAD_TO_SD, MEDIAN_SE
 from distdoctor.straggler.facts.sections import Role, Section, role_of
 from distdoctor.straggler.facts.steps import Times
 
