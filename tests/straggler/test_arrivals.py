@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distdoctor.straggler.analysis.arrivals import arrivals_of, last_ranks
-from distdoctor.straggler.analysis.collective_kinds import OpClass, class_of
-from distdoctor.straggler.analysis.collective_match import Matched, match
-from distdoctor.straggler.analysis.value_order import medians_by
+from distdoctor.straggler.analysis.collectives.arrivals import arrivals_of, last_ranks
+from distdoctor.straggler.analysis.collectives.kinds import OpClass, class_of
+from distdoctor.straggler.analysis.collectives.match import Matched, match
+from distdoctor.straggler.analysis.collectives.value_order import medians_by
 from distdoctor.straggler.arrival_table import arrival_table
 from distdoctor.straggler.facts.collectives import CollectiveTimings, Group
 from distdoctor.straggler.facts.places import Place

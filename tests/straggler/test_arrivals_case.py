@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from distdoctor.straggler.analysis.arrivals import arrivals_of
-from distdoctor.straggler.analysis.collective_match import match
-from distdoctor.straggler.analysis.late_groups import late_groups
-from distdoctor.straggler.analysis.links import slow_links
-from distdoctor.straggler.analysis.wait_matrix import wait_matrix
+from distdoctor.straggler.analysis.collectives.arrivals import arrivals_of
+from distdoctor.straggler.analysis.collectives.late_groups import late_groups
+from distdoctor.straggler.analysis.collectives.links import slow_links
+from distdoctor.straggler.analysis.collectives.match import match
+from distdoctor.straggler.analysis.collectives.wait_matrix import wait_matrix
 from distdoctor.straggler.facts.collectives import CollectiveTimings, Group
 from distdoctor.straggler.facts.places import Place
 from distdoctor.straggler.readers.base import ReadOptions

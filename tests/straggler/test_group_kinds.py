@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from distdoctor.straggler.analysis.collective_match import match
-from distdoctor.straggler.analysis.group_kinds import MAX_KINDS, GroupKinds, kinds_of
+from distdoctor.straggler.analysis.collectives.group_kinds import MAX_KINDS, GroupKinds, kinds_of
+from distdoctor.straggler.analysis.collectives.match import match
 from distdoctor.straggler.facts.collectives import CollectiveTimings
 from straggler.simulated_mesh import Mesh
 

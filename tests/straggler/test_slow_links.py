@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from distdoctor.straggler.analysis.collective_match import match
-from distdoctor.straggler.analysis.links import Links, slow_links
+from distdoctor.straggler.analysis.collectives.links import Links, slow_links
+from distdoctor.straggler.analysis.collectives.match import match
 from distdoctor.straggler.facts.collectives import CollectiveTimings
 from straggler.simulated_mesh import Mesh, Recorded
 

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from distdoctor.straggler.analysis.arrivals import arrivals_of
-from distdoctor.straggler.analysis.collective_match import match
-from distdoctor.straggler.analysis.late_groups import LateGroup, late_groups
-from distdoctor.straggler.analysis.links import slow_links
-from distdoctor.straggler.analysis.wait_matrix import WaitMatrix, wait_matrix
+from distdoctor.straggler.analysis.collectives.arrivals import arrivals_of
+from distdoctor.straggler.analysis.collectives.late_groups import LateGroup, late_groups
+from distdoctor.straggler.analysis.collectives.links import slow_links
+from distdoctor.straggler.analysis.collectives.match import match
+from distdoctor.straggler.analysis.collectives.wait_matrix import WaitMatrix, wait_matrix
 from distdoctor.straggler.facts.collectives import CollectiveTimings, Group
 from distdoctor.straggler.facts.places import Place
 from straggler.simulated_mesh import Mesh, Recorded

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distdoctor.straggler.analysed import Analysed, CollectiveFacts, Judged, ShapedSeries
-from distdoctor.straggler.analysis.arrivals import arrivals_of
-from distdoctor.straggler.analysis.collective_match import match
-from distdoctor.straggler.analysis.group_kinds import kinds_of
-from distdoctor.straggler.analysis.late_groups import late_groups
-from distdoctor.straggler.analysis.links import slow_links
+from distdoctor.straggler.analysis.collectives.arrivals import arrivals_of
+from distdoctor.straggler.analysis.collectives.group_kinds import kinds_of
+from distdoctor.straggler.analysis.collectives.late_groups import late_groups
+from distdoctor.straggler.analysis.collectives.links import slow_links
+from distdoctor.straggler.analysis.collectives.match import match
+from distdoctor.straggler.analysis.collectives.wait_matrix import WaitMatrix, wait_matrix
 from distdoctor.straggler.analysis.ranks.judge import judge
-from distdoctor.straggler.analysis.wait_matrix import WaitMatrix, wait_matrix
 from distdoctor.straggler.checks.series_findings import analysed, primary_series
 from distdoctor.straggler.facts.collectives import CollectiveTimings
 from distdoctor.straggler.facts.places import Place

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from distdoctor.report.assemble import clip_title
-from distdoctor.straggler.analysis.arrivals import Arrivals
-from distdoctor.straggler.analysis.late_groups import LateGroup
-from distdoctor.straggler.analysis.links import Links
+from distdoctor.straggler.analysis.collectives.arrivals import Arrivals
+from distdoctor.straggler.analysis.collectives.late_groups import LateGroup
+from distdoctor.straggler.analysis.collectives.links import Links
 from distdoctor.straggler.analysis.ranks.judgement import Judgement
 from distdoctor.straggler.analysis.series.regimes import SeriesShape
 from distdoctor.straggler.checks.series_words import Told

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from distdoctor.report.model import Column, Scalar, Table
-from distdoctor.straggler.analysis.arrivals import Arrivals
+from distdoctor.straggler.analysis.collectives.arrivals import Arrivals
 
 # Rows of the table; the rest is counted in its note.
 MAX_ROWS = 64

@@ -8,7 +8,7 @@ from distdoctor.report.assemble import clip_title
 from distdoctor.report.model import Action, Confidence, Evidence, Fault, Scope, Severity, Team
 from distdoctor.report.names import fold_hosts
 from distdoctor.straggler.analysed import Analysed, CollectiveFacts
-from distdoctor.straggler.analysis.links import LinkSuspect
+from distdoctor.straggler.analysis.collectives.links import LinkSuspect
 from distdoctor.straggler.checks.base import Found, Outcome, Passed, StragglerCheck, not_seen
 from distdoctor.straggler.words import percent, ranks_words
 from distdoctor.units import format_bytes

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from distdoctor.straggler.analysis.collective_match import Matched
+from distdoctor.straggler.analysis.collectives.match import Matched
 
 # Dimensions of a job are a handful; groups beyond so many kinds are one kind of no pattern. Our own limit.
 MAX_KINDS = 32

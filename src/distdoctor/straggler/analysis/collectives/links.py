@@ -14,9 +14,9 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from distdoctor.straggler.analysis.collective_match import Matched, State
-from distdoctor.straggler.analysis.group_kinds import GroupKinds, kinds_of
-from distdoctor.straggler.analysis.value_order import medians_by
+from distdoctor.straggler.analysis.collectives.group_kinds import GroupKinds, kinds_of
+from distdoctor.straggler.analysis.collectives.match import Matched, State
+from distdoctor.straggler.analysis.collectives.value_order import medians_by
 
 # So many groups of one kind, each with so many collectives of one operation and size, before one is called slow.
 MIN_GROUPS = 4

@@ -11,7 +11,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from distdoctor.straggler.analysis.collective_kinds import OpClass, class_of
+from distdoctor.straggler.analysis.collectives.kinds import OpClass, class_of
 from distdoctor.straggler.facts.collectives import CollectiveTimings
 
 # Longer than any timeout that people set for a collective (NCCL's default in torch: 10 minutes): a broken number.

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from distdoctor.straggler.analysis.collective_match import Matched
+from distdoctor.straggler.analysis.collectives.match import Matched
+from distdoctor.straggler.analysis.collectives.wait_matrix import WaitMatrix
 from distdoctor.straggler.analysis.peer_median import row_medians
-from distdoctor.straggler.analysis.wait_matrix import WaitMatrix
 from distdoctor.units import fold_ints
 
 # A group stands out when its least late rank is later than so many median absolute deviations of all ranks, and by

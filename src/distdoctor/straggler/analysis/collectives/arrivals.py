@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from distdoctor.straggler.analysis.collective_kinds import OpClass
-from distdoctor.straggler.analysis.collective_match import Matched, State, rows_of
-from distdoctor.straggler.analysis.group_kinds import GroupKinds, kinds_of
-from distdoctor.straggler.analysis.value_order import medians_by
+from distdoctor.straggler.analysis.collectives.group_kinds import GroupKinds, kinds_of
+from distdoctor.straggler.analysis.collectives.kinds import OpClass
+from distdoctor.straggler.analysis.collectives.match import Matched, State, rows_of
+from distdoctor.straggler.analysis.collectives.value_order import medians_by
 
 # The shortest and the next shortest time must differ by more than this, or nobody was last. The share is of the
 # shortest time. Our own thresholds; ends on one host were measured to differ by 1 to 7 us.

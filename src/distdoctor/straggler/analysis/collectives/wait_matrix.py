@@ -18,10 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from distdoctor.straggler.analysis.arrivals import lateness_us
-from distdoctor.straggler.analysis.collective_kinds import OpClass
-from distdoctor.straggler.analysis.collective_match import Matched, State, match, rows_of
-from distdoctor.straggler.analysis.group_kinds import GroupKinds, joined_ranks, kinds_of
+from distdoctor.straggler.analysis.collectives.arrivals import lateness_us
+from distdoctor.straggler.analysis.collectives.group_kinds import GroupKinds, joined_ranks, kinds_of
+from distdoctor.straggler.analysis.collectives.kinds import OpClass
+from distdoctor.straggler.analysis.collectives.match import Matched, State, match, rows_of
 from distdoctor.straggler.analysis.peer_median import MAX_LEFT_OUT, median_of_others, row_medians
 from distdoctor.straggler.facts.collectives import CollectiveTimings
 from distdoctor.straggler.facts.steps import Times
