@@ -8,8 +8,8 @@ import numpy as np
 
 from distdoctor.report.checking import Found, NotSeen, Outcome, Passed, Unread
 from distdoctor.report.model import Action, Confidence, Evidence, Fault, Scope, Severity, SkipCause, Team
-from distdoctor.straggler.analysis.gpu_panel import OneGpu, Panel, gpus_of, panels_of
-from distdoctor.straggler.analysis.gpu_telemetry import (
+from distdoctor.straggler.analysis.telemetry.gpu_panel import OneGpu, Panel, gpus_of, panels_of
+from distdoctor.straggler.analysis.telemetry.unlike_gpus import (
     BY_HARDWARE,
     FLOORS,
     Change,

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from distdoctor.report.model import Action, Confidence, Evidence, GpuRef, Severity, Team
 from distdoctor.report.names import short_host
-from distdoctor.straggler.analysis.gpu_panel import Panel
-from distdoctor.straggler.analysis.gpu_telemetry import BY_HARDWARE, Change, Oddity, Sign
 from distdoctor.straggler.analysis.peer_median import row_medians
+from distdoctor.straggler.analysis.telemetry.gpu_panel import Panel
+from distdoctor.straggler.analysis.telemetry.unlike_gpus import BY_HARDWARE, Change, Oddity, Sign
 from distdoctor.straggler.facts.telemetry import Metric
 from distdoctor.units import fold_ints
 

@@ -13,8 +13,8 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
-from distdoctor.straggler.analysis.gpu_panel import OneGpu, Panel
 from distdoctor.straggler.analysis.peer_median import MAX_LEFT_OUT, median_of_others, row_medians
+from distdoctor.straggler.analysis.telemetry.gpu_panel import OneGpu, Panel
 from distdoctor.straggler.facts.telemetry import Metric
 
 # To say who is unlike the others, so many GPUs and so many common bins of time. Our own thresholds.
