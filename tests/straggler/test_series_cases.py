@@ -11,10 +11,10 @@ import pytest
 
 from distdoctor.report.checking import Found, NotSeen, Outcome, Passed
 from distdoctor.report.model import Confidence, Severity
-from distdoctor.straggler.checks.series_findings import analysed, primary_series
-from distdoctor.straggler.checks.series_periodic import PERIODIC_ID, periodic_outcomes
-from distdoctor.straggler.checks.series_regime import REGIME_ID, regime_outcomes
-from distdoctor.straggler.checks.series_stall import STALL_ID, stall_outcomes
+from distdoctor.straggler.checks.series.findings import analysed, primary_series
+from distdoctor.straggler.checks.series.periodic import PERIODIC_ID, periodic_outcomes
+from distdoctor.straggler.checks.series.regime import REGIME_ID, regime_outcomes
+from distdoctor.straggler.checks.series.stall import STALL_ID, stall_outcomes
 from distdoctor.straggler.readers.base import ReadOptions
 from distdoctor.straggler.readers.logs import TRAINER_LOG
 

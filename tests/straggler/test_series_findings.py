@@ -9,11 +9,11 @@ import pytest
 
 from distdoctor.report.checking import Found, NotSeen, Outcome, Passed
 from distdoctor.report.model import Confidence, Severity
-from distdoctor.straggler.checks.series_findings import analysed, one_line, primary_series, series_outcomes
-from distdoctor.straggler.checks.series_periodic import periodic_outcomes
-from distdoctor.straggler.checks.series_regime import regime_outcomes
-from distdoctor.straggler.checks.series_stall import stall_outcomes
-from distdoctor.straggler.checks.series_words import Told
+from distdoctor.straggler.checks.series.findings import analysed, one_line, primary_series, series_outcomes
+from distdoctor.straggler.checks.series.periodic import periodic_outcomes
+from distdoctor.straggler.checks.series.regime import regime_outcomes
+from distdoctor.straggler.checks.series.stall import stall_outcomes
+from distdoctor.straggler.checks.series.words import Told
 from distdoctor.straggler.facts.series import JobSeries, SeriesKind
 from straggler.step_series import flat, series, shape, slower, steady
 

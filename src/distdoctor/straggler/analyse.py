@@ -16,7 +16,7 @@ from distdoctor.straggler.analysis.collectives.links import slow_links
 from distdoctor.straggler.analysis.collectives.match import match
 from distdoctor.straggler.analysis.collectives.wait_matrix import WaitMatrix, wait_matrix
 from distdoctor.straggler.analysis.ranks.judge import judge
-from distdoctor.straggler.checks.series_findings import analysed, primary_series
+from distdoctor.straggler.checks.series.findings import analysed, primary_series
 from distdoctor.straggler.facts.collectives import CollectiveTimings
 from distdoctor.straggler.facts.places import Place
 from distdoctor.straggler.facts.reading import Note, NoteKind, Reading

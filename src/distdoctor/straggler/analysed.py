@@ -10,7 +10,7 @@ from distdoctor.straggler.analysis.collectives.late_groups import LateGroup
 from distdoctor.straggler.analysis.collectives.links import Links
 from distdoctor.straggler.analysis.ranks.judgement import Judgement
 from distdoctor.straggler.analysis.series.regimes import SeriesShape
-from distdoctor.straggler.checks.series_words import Told
+from distdoctor.straggler.checks.series.words import Told
 from distdoctor.straggler.facts.reading import Reading
 from distdoctor.straggler.facts.series import JobSeries
 from distdoctor.straggler.facts.steps import StepTimings

@@ -10,7 +10,6 @@ from distdoctor.straggler.checks import (
     extremes,
     intermittent,
     rank0_work,
-    series,
     slow_host,
     slow_link,
     slow_rank,
@@ -18,6 +17,7 @@ from distdoctor.straggler.checks import (
     telemetry,
 )
 from distdoctor.straggler.checks.base import StragglerCheck
+from distdoctor.straggler.checks.series import over_time
 
 STRAGGLER_CHECKS: tuple[StragglerCheck, ...] = (
     slow_rank.CHECK,
@@ -29,9 +29,9 @@ STRAGGLER_CHECKS: tuple[StragglerCheck, ...] = (
     data_imbalance.CHECK,
     data_bound.CHECK,
     extremes.CHECK,
-    series.REGIME,
-    series.STALL,
-    series.PERIODIC,
+    over_time.REGIME,
+    over_time.STALL,
+    over_time.PERIODIC,
     telemetry.CHECK,
     claims.CHECK,
     evidence_notes.CHECK,

@@ -6,7 +6,7 @@ import numpy as np
 
 from distdoctor.straggler.analysis.series.regimes import SeriesShape
 from distdoctor.straggler.analysis.series.running import Values
-from distdoctor.straggler.checks.series_words import Told, change_words, clock_words, step_words, value_words
+from distdoctor.straggler.checks.series.words import Told, change_words, clock_words, step_words, value_words
 
 # People round, and notice late. Our own choice.
 NEAR_S = 30 * 60

@@ -8,7 +8,7 @@ from distdoctor.report.checking import Found, Outcome, Passed
 from distdoctor.report.model import Action, Confidence, Evidence, Severity, Team
 from distdoctor.straggler.analysis.series.regimes import SeriesShape
 from distdoctor.straggler.analysis.series.spikes import FEW, Stall, since
-from distdoctor.straggler.checks.series_words import (
+from distdoctor.straggler.checks.series.words import (
     MAX_TITLE,
     Told,
     evidence,

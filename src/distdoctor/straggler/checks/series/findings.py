@@ -16,10 +16,10 @@ from distdoctor.straggler.analysis.series.regimes import (
     shape_of,
 )
 from distdoctor.straggler.analysis.series.running import Values
-from distdoctor.straggler.checks.series_periodic import periodic_outcomes
-from distdoctor.straggler.checks.series_regime import regime_outcomes
-from distdoctor.straggler.checks.series_stall import stall_outcomes
-from distdoctor.straggler.checks.series_words import Told, value_words, warmup_words
+from distdoctor.straggler.checks.series.periodic import periodic_outcomes
+from distdoctor.straggler.checks.series.regime import regime_outcomes
+from distdoctor.straggler.checks.series.stall import stall_outcomes
+from distdoctor.straggler.checks.series.words import Told, value_words, warmup_words
 from distdoctor.straggler.facts.series import JobSeries, SeriesKind
 
 # A running mean hides stalls; its name gives it away before its values do.

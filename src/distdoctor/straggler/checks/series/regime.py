@@ -12,8 +12,8 @@ from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severit
 from distdoctor.straggler.analysis.series.levels import Level
 from distdoctor.straggler.analysis.series.regimes import SeriesShape
 from distdoctor.straggler.analysis.series.spells import MIN_SHIFT, Spell
-from distdoctor.straggler.checks.series_around import around_words, nearest_change
-from distdoctor.straggler.checks.series_words import (
+from distdoctor.straggler.checks.series.around import around_words, nearest_change
+from distdoctor.straggler.checks.series.words import (
     Told,
     change_words,
     evidence,

@@ -9,9 +9,9 @@ from distdoctor.report.checking import Found, Outcome, Passed
 from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severity, Team
 from distdoctor.straggler.analysis.series.periods import Pattern, Rhythm
 from distdoctor.straggler.analysis.series.regimes import SeriesShape
-from distdoctor.straggler.checks.series_regime import is_planned
-from distdoctor.straggler.checks.series_stall import since_evidence
-from distdoctor.straggler.checks.series_words import (
+from distdoctor.straggler.checks.series.regime import is_planned
+from distdoctor.straggler.checks.series.stall import since_evidence
+from distdoctor.straggler.checks.series.words import (
     MAX_TITLE,
     Told,
     evidence,

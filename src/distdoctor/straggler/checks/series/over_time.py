@@ -8,10 +8,10 @@ from distdoctor.straggler.analysed import Analysed
 from distdoctor.straggler.analysis.ranks.judgement import Pattern
 from distdoctor.straggler.analysis.series.regimes import SeriesShape
 from distdoctor.straggler.checks.base import NotApplicable, Outcome, Passed, StragglerCheck
-from distdoctor.straggler.checks.series_periodic import periodic_outcomes
-from distdoctor.straggler.checks.series_regime import regime_outcomes
-from distdoctor.straggler.checks.series_stall import stall_outcomes
-from distdoctor.straggler.checks.series_words import Told
+from distdoctor.straggler.checks.series.periodic import periodic_outcomes
+from distdoctor.straggler.checks.series.regime import regime_outcomes
+from distdoctor.straggler.checks.series.stall import stall_outcomes
+from distdoctor.straggler.checks.series.words import Told
 
 _Look = Callable[[SeriesShape, Told], Sequence[Outcome]]
 
