@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from distdoctor.report.checking import Found, NotSeen, Outcome, Passed, finding_of
 from distdoctor.report.model import Confidence, GpuRef, Severity
 from distdoctor.straggler.analysis.telemetry.unlike_gpus import growth
-from distdoctor.straggler.checks.telemetry_findings import CHECK_ID, telemetry_outcomes
+from distdoctor.straggler.checks.telemetry.findings import CHECK_ID, telemetry_outcomes
 from distdoctor.straggler.facts.telemetry import GpuSeries, Metric, Telemetry
 from straggler.monitored_gpus import BEGIN_S, IDLE, INTERVAL_S, Values, from_time, growing, telemetry
 

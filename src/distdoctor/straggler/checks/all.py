@@ -14,10 +14,10 @@ from distdoctor.straggler.checks import (
     slow_link,
     slow_rank,
     stage_imbalance,
-    telemetry,
 )
 from distdoctor.straggler.checks.base import StragglerCheck
 from distdoctor.straggler.checks.series import over_time
+from distdoctor.straggler.checks.telemetry import unlike_gpus
 
 STRAGGLER_CHECKS: tuple[StragglerCheck, ...] = (
     slow_rank.CHECK,
@@ -32,7 +32,7 @@ STRAGGLER_CHECKS: tuple[StragglerCheck, ...] = (
     over_time.REGIME,
     over_time.STALL,
     over_time.PERIODIC,
-    telemetry.CHECK,
+    unlike_gpus.CHECK,
     claims.CHECK,
     evidence_notes.CHECK,
 )

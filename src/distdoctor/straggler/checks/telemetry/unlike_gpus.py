@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from distdoctor.straggler.analysed import Analysed
 from distdoctor.straggler.checks.base import NotApplicable, Outcome, StragglerCheck
-from distdoctor.straggler.checks.telemetry_findings import telemetry_outcomes
+from distdoctor.straggler.checks.telemetry.findings import telemetry_outcomes
 
 
 def check_telemetry(facts: Analysed) -> Sequence[Outcome]:

@@ -21,7 +21,7 @@ from distdoctor.straggler.analysis.telemetry.unlike_gpus import (
     enough,
     odd_gpus,
 )
-from distdoctor.straggler.checks import telemetry_words as words
+from distdoctor.straggler.checks.telemetry import words
 from distdoctor.straggler.facts.telemetry import Metric, Telemetry
 from distdoctor.units import format_seconds
 
