@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from distdoctor.report.model import Confidence, Evidence, Fault, Scope, Severity
 from distdoctor.straggler.analysed import Analysed, Judged
@@ -12,6 +12,7 @@ from distdoctor.straggler.analysis.ranks.judgement import Gate, Pattern, Suspect
 from distdoctor.straggler.analysis.ranks.own_time import Basis
 from distdoctor.straggler.checks.base import Found, Outcome, Passed, StragglerCheck, not_seen
 from distdoctor.straggler.checks.cause_words import FAULTS, VERBS, actions_for, why
+from distdoctor.straggler.checks.monitored import monitoring_of_rows
 from distdoctor.straggler.checks.own_work import is_own_work_of_first_rank
 from distdoctor.straggler.checks.unjudged import why_not_judged, why_silence_says_nothing
 from distdoctor.straggler.words import gpu_of, ms, percent, place_words, ranks_words, when
@@ -37,11 +38,11 @@ def check_slow_rank(facts: Analysed) -> Sequence[Outcome]:
         return [not_seen(reason, how=how)]
     outcomes: list[Outcome] = []
     for judged in facts.judged:
-        outcomes += _outcomes(judged)
+        outcomes += _outcomes(judged, monitoring_of_rows(facts, judged))
     return outcomes
 
 
-def _outcomes(judged: Judged) -> list[Outcome]:
+def _outcomes(judged: Judged, monitored: Mapping[int, tuple[Evidence, ...]]) -> list[Outcome]:
     judgement = judged.judgement
     accused = [
         each
@@ -50,7 +51,7 @@ def _outcomes(judged: Judged) -> list[Outcome]:
     ]
     found: list[Outcome] = []
     if len(accused) <= MAX_SINGLE:
-        found += [_found(judged, each) for each in accused]
+        found += [_found(judged, each, monitored.get(each.row, ())) for each in accused]
     else:
         found.append(_many(judged, accused))
     found += [
@@ -77,7 +78,7 @@ def nobody_words(judged: Judged) -> str:
     )
 
 
-def _found(judged: Judged, suspect: Suspect) -> Found:
+def _found(judged: Judged, suspect: Suspect, monitored: tuple[Evidence, ...] = ()) -> Found:
     explained = explain_suspect(suspect)
     place = judged.timings.places[suspect.row]
     cost = _cost_alone(judged, suspect)
@@ -91,7 +92,7 @@ def _found(judged: Judged, suspect: Suspect) -> Found:
         title=judged.titled(f"{place_words(place)} {verb}"),
         severity=Severity.CRITICAL if cost is not None and cost >= CRITICAL_COST else Severity.WARNING,
         confidence=confidence_of(judged, suspect),
-        evidence=evidence_of(judged, suspect),
+        evidence=(*evidence_of(judged, suspect), *monitored),
         explanation=_culprit_words(judged, suspect)
         if judged.judgement.basis is Basis.WAIT_ONLY
         else f"{_culprit_words(judged, suspect)} {why(explained.cause)}",
