@@ -35,8 +35,8 @@ MAX_UNTOLD = 0.15
 # Accused ranks whose own time over steps is kept for a picture.
 MAX_CURVES = 3
 
-# Ranks whose forward and backward are set against one another, evenly chosen.
-_ROTATING_ROWS = 64
+# Ranks that stand for all, evenly chosen: in the mean step, and where forward is set against backward.
+_SAMPLED_ROWS = 64
 
 # For medians that only pictures and tables show, at most so many steps are looked at.
 _SHOWN_STEPS = 1024
@@ -139,7 +139,7 @@ def _judge(timings: StepTimings, own_time: OwnTime) -> Judgement:
     drawn = [each.row for each in judgement.suspects if each.is_accused][:MAX_CURVES]
     return replace(
         judgement,
-        cost=_cost(judgement, excess, own_time),
+        cost=_cost(judgement, excess, own_time, timings),
         curves={row: _in_ms(excess[row], peer_ms[peers.group_of[row]], own_time.scale_ms) for row in drawn},
     )
 
@@ -152,7 +152,7 @@ def _rotation(timings: StepTimings, peers: Peers, excess: Times, skipped: int) -
         return rotation
     if Section.FORWARD not in sections or Section.BACKWARD not in sections:
         return rotation
-    rows = np.arange(0, len(excess), max(1, len(excess) // _ROTATING_ROWS))
+    rows = np.arange(0, len(excess), max(1, len(excess) // _SAMPLED_ROWS))
     groups, group_of = np.unique(peers.group_of[rows], return_inverse=True)
     chosen = Peers(
         group_of=group_of.astype(np.int32),
@@ -249,7 +249,7 @@ def _hosts(timings: StepTimings, scene: Scene, suspects: tuple[Suspect, ...]) ->
     return tuple(each for each in found if not doubted & set(each.rows))
 
 
-def _cost(judgement: Judgement, excess: Times, own_time: OwnTime) -> Cost | None:
+def _cost(judgement: Judgement, excess: Times, own_time: OwnTime, timings: StepTimings) -> Cost | None:
     """What the accused ranks and hosts cost, in the steps since the first of them is slow.
 
     None when nobody is accused or own time is not in ms.
@@ -272,8 +272,19 @@ def _cost(judgement: Judgement, excess: Times, own_time: OwnTime) -> Cost | None
         {row: np.nan_to_num(each) for row, each in times.items()},
         {row: peer_ms[peers.group_of[row]] for row in rows},
         slowest,
-        step_ms=own_time.mean_step_ms,
+        step_ms=_mean_step_ms(
+            timings, columns.start + judgement.num_warm_up, columns.stop + judgement.num_warm_up
+        ),
     )
+
+
+def _mean_step_ms(timings: StepTimings, start: int, stop: int) -> float | None:
+    """Of the steps that are judged, by some of the ranks; None: not told."""
+    if Section.STEP not in timings.sections:
+        return None
+    sample = timings.sections[Section.STEP][:: max(1, timings.num_ranks // _SAMPLED_ROWS), start:stop]
+    known = sample[np.isfinite(sample)]
+    return float(np.mean(known)) if len(known) else None
 
 
 def _in_ms(

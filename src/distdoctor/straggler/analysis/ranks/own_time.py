@@ -39,8 +39,6 @@ class OwnTime:
     """Waiting is the step less own time, and so no second witness."""
     step_ms: float | None
     """Median time of a step over ranks and steps; None: not told."""
-    mean_step_ms: float | None
-    """Mean over steps: what shares of the job's time are of."""
     own_sections: tuple[Section, ...]
     own_share: float | None = None
     """Own time as a share of the step; None where the step is not told."""
@@ -104,7 +102,7 @@ def _made(
     is_derived: bool,
     own_sections: tuple[Section, ...] = (),
 ) -> OwnTime:
-    step_ms, mean_step_ms = _step_ms(timings)
+    step_ms = _step_ms(timings)
     sample = _sample(own)
     known = np.isfinite(sample).any()
     share = float(np.nanmedian(sample)) / step_ms if step_ms and known else None
@@ -115,7 +113,6 @@ def _made(
         wait=wait,
         wait_is_derived=is_derived,
         step_ms=step_ms,
-        mean_step_ms=mean_step_ms,
         own_sections=own_sections,
         own_share=share if basis is not Basis.WAIT_ONLY else None,
         scale_ms=step_ms if small else None,
@@ -146,13 +143,13 @@ def _wait(timings: StepTimings) -> Times | None:
     return None
 
 
-def _step_ms(timings: StepTimings) -> tuple[float | None, float | None]:
-    """Median and mean of a step, by some of the ranks."""
+def _step_ms(timings: StepTimings) -> float | None:
+    """Median of a step, by some of the ranks."""
     if Section.STEP not in timings.sections:
-        return None, None
+        return None
     sample = _sample(timings.sections[Section.STEP])
     known = sample[np.isfinite(sample)]
-    return (float(np.median(known)), float(np.mean(known))) if len(known) else (None, None)
+    return float(np.median(known)) if len(known) else None
 
 
 def _sample(times: Times, *, max_rows: int = 64) -> Times:
