@@ -33,7 +33,9 @@ def straggler_series(facts: Analysed) -> tuple[Series, ...]:
             for each in (_around(judged, about, name), _bars(judged, about, name), _heat(judged, about, name))
             if each is not None
         ]
-    pictures += [each for each in map(_job, facts.series) if each is not None]
+    for number, shaped in enumerate(facts.series):
+        picture = _job(shaped, "" if number == 0 else f"-{number + 1}")
+        pictures += [picture] if picture is not None else []
     return tuple(pictures)
 
 
@@ -142,7 +144,7 @@ def _thinned(start: int, end: int, suspect: Suspect) -> NDArray[np.intp]:
     return np.unique(np.concatenate([columns, bursts[(bursts >= start) & (bursts < end)]]))
 
 
-def _job(shaped: ShapedSeries) -> Series | None:
+def _job(shaped: ShapedSeries, number: str) -> Series | None:
     """The whole job's step times over steps; of neighbours the longest is shown, so that stalls stay."""
     values, steps = shaped.series.values, shaped.series.steps
     if len(values) < 4:
@@ -155,7 +157,7 @@ def _job(shaped: ShapedSeries) -> Series | None:
     joined = len(values) > MAX_POINTS
     worst = "longest" if shaped.series.kind.value == "time" else "lowest"
     return Series(
-        name=f"straggler-job-{shaped.series.name.replace(' ', '-')}",
+        name=f"straggler-job-{shaped.series.name.replace(' ', '-')}{number}",
         title=f"{shaped.series.name}{f', of neighbours the {worst}' if joined else ''}, {shaped.series.source}",
         kind="lines",
         x_label="step",
