@@ -15,6 +15,11 @@ class DistdoctorError(Exception):
         self.message = message
         self.hint = hint
 
+    @property
+    def in_one_line(self) -> str:
+        """What is wrong and what to do about it, for a table or a list of files."""
+        return f"{self.message}; {self.hint}" if self.hint else self.message
+
 
 class UsageError(DistdoctorError):
     """The command line asks for something that cannot be done."""

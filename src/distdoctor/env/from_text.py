@@ -131,7 +131,7 @@ def _read_file(path: str) -> tuple[list[_Part], InputFile]:
     try:
         evidence = read_evidence(path)
     except InputError as error:
-        why = error.message + (f"; {error.hint}" if error.hint else "")
+        why = error.in_one_line
         return [], InputFile(path=path, kind="unknown", read=False, why_not=why)
     text = clean_pasted(evidence.text)
     parts = _parts(text, path)

@@ -56,7 +56,7 @@ def read_evidence_files(paths: Sequence[str], options: ReadOptions) -> Reading:
         try:
             reader = _reader_of(path)
         except InputError as error:
-            why_not = error.message + (f"; {error.hint}" if error.hint else "")
+            why_not = error.in_one_line
             unknown.append(InputFile(path=path, kind="unreadable", read=False, why_not=why_not))
             continue
         if reader is None:

@@ -94,7 +94,7 @@ def _read_file(path: str) -> tuple[tuple[BenchFacts, ...], InputFile]:
     try:
         evidence = read_evidence(path)
     except InputError as error:
-        why = error.message + (f"; {error.hint}" if error.hint else "")
+        why = error.in_one_line
         return (), InputFile(path=path, kind="unknown", read=False, why_not=why)
     facts, kinds = facts_from_text(evidence.text, "standard input" if path == STDIN else path)
     file = evidence.input_file(", ".join(kinds) or "unknown")

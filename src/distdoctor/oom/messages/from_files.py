@@ -118,7 +118,7 @@ def _read_file(path: str) -> tuple[TextEvents | None, InputFile]:
     try:
         evidence = read_evidence(path)
     except InputError as error:
-        why = error.message + (f"; {error.hint}" if error.hint else "")
+        why = error.in_one_line
         return None, InputFile(path=path, kind="unknown", read=False, why_not=why)
     found = _with_names(path, read_text("standard input" if path == STDIN else path, evidence.text))
     if found.events:
