@@ -128,7 +128,7 @@ def read_head(path: str, *, max_bytes: int = SAMPLE_BYTES) -> bytes:
     """The first bytes of a file (or of standard input), unpacked when it is gzip. Raises InputError."""
     if path == STDIN:
         return _once(_stdin(), path, KEEP_BYTES)[0][:max_bytes]
-    with _open(path) as stream:
+    with open_evidence(path) as stream:
         if _size(stream) is None:
             return _once(stream, path, KEEP_BYTES)[0][:max_bytes]
         data = _guarded_read(stream, path, max(max_bytes, SAMPLE_BYTES))
@@ -145,7 +145,7 @@ def read_ends(path: str, *, head_bytes: int, tail_bytes: int) -> bytes:
     head = read_head(path, max_bytes=head_bytes)
     if path == STDIN or len(head) < head_bytes or looks_binary(head):
         return head
-    with _open(path) as stream:
+    with open_evidence(path) as stream:
         size = _size(stream)
         if size is None or size <= head_bytes or _guarded_read(stream, path, 2) == b"\x1f\x8b":
             return head
@@ -162,19 +162,19 @@ def read_evidence(path: str, *, keep_bytes: int = KEEP_BYTES) -> EvidenceText:
     """
     if path == STDIN:
         return _text_of(STDIN, _once(_stdin(), path, keep_bytes))
-    with _open(path) as stream:
+    with open_evidence(path) as stream:
         size = _size(stream)
         if size is None:
             return _text_of(path, _once(stream, path, keep_bytes))
         magic = _guarded_read(stream, path, 8)
-        _refuse_packed(path, magic)
+        refuse_packed(path, magic)
         stream.seek(0)
         sha256 = None
         if size <= MAX_HASHED_BYTES:
             sha256 = _digest(stream)
             stream.seek(0)
         if magic[:2] == b"\x1f\x8b":
-            ends = head_and_tail(unpacked(_chunks(stream, path), path), keep_bytes)
+            ends = head_and_tail(unpacked(chunks_of(stream, path), path), keep_bytes)
         else:
             ends = _ends_of_file(stream, size, keep_bytes)
     return _text_of(path, ends, size, sha256)
@@ -199,7 +199,7 @@ def _once(stream: BinaryIO, path: str, keep_bytes: int) -> tuple[bytes, bytes, i
     except (OSError, ValueError):  # standard input that is no file, as in tests
         key = (path, id(stream))
     if key not in _pipes:
-        chunks = islice(_chunks(stream, path), MAX_PIPE_BYTES // CHUNK_BYTES)
+        chunks = islice(chunks_of(stream, path), MAX_PIPE_BYTES // CHUNK_BYTES)
         _pipes[key] = (stream, head_and_tail(plain(chunks, path), keep_bytes))
     return _pipes[key][1]
 
@@ -228,8 +228,11 @@ def _walk(folder: Path, max_files: int) -> list[str]:
     return found
 
 
-def _open(path: str) -> BinaryIO:
-    """The file, open for reading. A FIFO is opened without waiting for a writer that may never come."""
+def open_evidence(path: str) -> BinaryIO:
+    """A file or FIFO, open for reading; a FIFO without waiting for a writer that may never come.
+
+    Raises InputError for what is missing or unreadable, for folders, devices and sockets.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0))
         os.set_blocking(descriptor, True)
@@ -261,7 +264,8 @@ def _guarded_read(stream: BinaryIO, path: str, num_bytes: int) -> bytes:
         raise InputError(f"cannot read `{path}`: {error.strerror or error}") from None
 
 
-def _chunks(stream: BinaryIO, path: str) -> Iterator[bytes]:
+def chunks_of(stream: BinaryIO, path: str) -> Iterator[bytes]:
+    """What is left of an open file, 1 MiB at a time. Raises InputError."""
     while chunk := _guarded_read(stream, path, CHUNK_BYTES):
         yield chunk
 
@@ -282,9 +286,7 @@ def _text_of(
     name = "standard input" if path == STDIN else f"`{path}`"
     if not head.strip():
         raise InputError(f"{name} is empty")
-    _refuse_packed(path, head[:8])
-    if head[257:262] == b"ustar":
-        raise InputError(f"{name} is a tar archive", hint="unpack it first and give the folder")
+    refuse_packed(path, head)
     if looks_binary(head):
         raise InputError(f"{name} is no text", hint="give the text that a tool printed, or a report in JSON")
     if not left_out:
@@ -327,7 +329,11 @@ def _fewer_lines(text: str) -> tuple[str, int]:
     return text[:start] + text[end + 1 :], left_out
 
 
-def _refuse_packed(path: str, magic: bytes) -> None:
+def refuse_packed(path: str, head: bytes) -> None:
+    """Raises InputError, with what to do, when the first bytes of a file are those of an archive or another format."""
+    name = "standard input" if path == STDIN else f"`{path}`"
     for start, what, hint in _PACKED:
-        if magic.startswith(start):
-            raise InputError(f"`{path}` is {what}, not text", hint=hint)
+        if head.startswith(start):
+            raise InputError(f"{name} is {what}, not text", hint=hint)
+    if head[257:262] == b"ustar":
+        raise InputError(f"{name} is a tar archive", hint="unpack it first and give the folder")

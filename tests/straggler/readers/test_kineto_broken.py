@@ -164,7 +164,7 @@ def test_blocks_are_cut_between_events_whatever_stands_in_strings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("distdoctor.straggler.readers.kineto.blocks.BLOCK_BYTES", 4096)
-    monkeypatch.setattr("distdoctor.straggler.readers.streams.CHUNK_BYTES", 1500)
+    monkeypatch.setattr("distdoctor.evidence.CHUNK_BYTES", 1500)
     for style in ("spaced", "compact", "behind", "indented", "name first"):
         trace = TraceBuilder(world_size=1)
         trace.step(1, 0, 10_000_000)
@@ -179,7 +179,7 @@ def test_blocks_are_cut_between_events_whatever_stands_in_strings(
 def test_a_bomb_of_collectives_is_not_kept_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("distdoctor.straggler.readers.kineto.gather.MAX_COLLECTIVES", 100)
     monkeypatch.setattr("distdoctor.straggler.readers.kineto.blocks.BLOCK_BYTES", 4096)
-    monkeypatch.setattr("distdoctor.straggler.readers.streams.CHUNK_BYTES", 4096)
+    monkeypatch.setattr("distdoctor.evidence.CHUNK_BYTES", 4096)
     trace = TraceBuilder(world_size=1)
     for index in range(5000):
         trace.kernel(index, 0.5, NCCL)

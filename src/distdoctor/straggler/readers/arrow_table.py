@@ -17,6 +17,7 @@ from distdoctor.straggler.packed_format import has_head
 from distdoctor.straggler.readers.base import Reader, ReadOptions
 from distdoctor.straggler.readers.columns import Role, column_of
 from distdoctor.straggler.readers.csv_table import add_arrow_batch, sureness
+from distdoctor.straggler.readers.file_bytes import size_of
 from distdoctor.straggler.readers.parquet_support import (
     ARROW_FILE_MAGIC,
     ARROW_STREAM_MAGIC,
@@ -27,7 +28,6 @@ from distdoctor.straggler.readers.parquet_support import (
 from distdoctor.straggler.readers.rank_rows import FileRows, rows_of_table
 from distdoctor.straggler.readers.raw_table import RawTable
 from distdoctor.straggler.readers.reading_files import finish
-from distdoctor.straggler.readers.streamed import one_line
 
 SOURCE = "Parquet and Arrow tables"
 
@@ -62,9 +62,8 @@ def read(paths: Sequence[str], options: ReadOptions) -> Reading:
         try:
             rows.append(_read_file(path, options))
         except InputError as error:
-            why = one_line(error)
-        size = Path(path).stat().st_size if Path(path).is_file() else None
-        inputs.append(InputFile(path=path, kind=SOURCE, bytes=size, read=why is None, why_not=why))
+            why = error.in_one_line
+        inputs.append(InputFile(path=path, kind=SOURCE, bytes=size_of(path), read=why is None, why_not=why))
     return finish(rows, inputs, [], SOURCE)
 
 

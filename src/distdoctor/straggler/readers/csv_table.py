@@ -19,10 +19,10 @@ from distdoctor.evidence_bytes import decode
 from distdoctor.straggler.facts.reading import Reading
 from distdoctor.straggler.readers.base import Reader, ReadOptions
 from distdoctor.straggler.readers.columns import Role, column_of
+from distdoctor.straggler.readers.file_blocks import FileBlocks
 from distdoctor.straggler.readers.rank_rows import FileRows, rows_of_table
 from distdoctor.straggler.readers.raw_table import NOTHING, RawTable
 from distdoctor.straggler.readers.reading_files import read_each
-from distdoctor.straggler.readers.streamed import TextFile
 from distdoctor.units import MIB
 
 SOURCE = "CSV tables"
@@ -112,7 +112,7 @@ def read(paths: Sequence[str], options: ReadOptions) -> Reading:
     return read_each(paths, options, SOURCE, _read_file)
 
 
-def _read_file(file: TextFile, options: ReadOptions) -> FileRows:
+def _read_file(file: FileBlocks, options: ReadOptions) -> FileRows:
     """Raises InputError with one line."""
     blocks = file.blocks()
     first = next(blocks, b"")
@@ -172,7 +172,7 @@ def _refuse_decimal_commas(header: Header, text: str) -> None:
                 )
 
 
-def _with_pyarrow(file: TextFile, header: Header) -> tuple[RawTable, Counter[str]] | None:
+def _with_pyarrow(file: FileBlocks, header: Header) -> tuple[RawTable, Counter[str]] | None:
     """The table by pyarrow's reader, ten times faster; None where that is missing or the file is not plain."""
     if file.path == STDIN or file.num_bytes is None or file.num_bytes < _LARGE_BYTES:
         return None

@@ -13,10 +13,10 @@ from distdoctor.straggler.facts.reading import Reading
 from distdoctor.straggler.readers.base import Reader, ReadOptions
 from distdoctor.straggler.readers.columns import Role, column_of
 from distdoctor.straggler.readers.csv_table import sureness
+from distdoctor.straggler.readers.file_blocks import MAX_LINE_BYTES, FileBlocks
 from distdoctor.straggler.readers.rank_rows import FileRows, rows_of_table
 from distdoctor.straggler.readers.raw_table import RawTable
 from distdoctor.straggler.readers.reading_files import read_each
-from distdoctor.straggler.readers.streamed import MAX_LINE_BYTES, TextFile
 from distdoctor.units import MIB
 
 SOURCE = "JSON rows"
@@ -96,7 +96,7 @@ def read(paths: Sequence[str], options: ReadOptions) -> Reading:
     return read_each(paths, options, SOURCE, _read_file)
 
 
-def _read_file(file: TextFile, options: ReadOptions) -> FileRows:
+def _read_file(file: FileBlocks, options: ReadOptions) -> FileRows:
     """Raises InputError with one line."""
     table = RawTable(file.path)
     dropped: Counter[str] = Counter()
@@ -126,7 +126,7 @@ def _add(table: RawTable, batch: list[Row]) -> None:
     table.add(len(batch), {key: [row.get(key) for row in batch] for key in keys})
 
 
-def _rows(file: TextFile, dropped: Counter[str]) -> Iterator[Row]:
+def _rows(file: FileBlocks, dropped: Counter[str]) -> Iterator[Row]:
     blocks = file.blocks()
     first = next(blocks, b"")
     if _is_document(first):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,10 +26,10 @@ from distdoctor.straggler.packed_format import (
     section_column,
 )
 from distdoctor.straggler.readers.base import Reader, ReadOptions
+from distdoctor.straggler.readers.file_bytes import size_of
 from distdoctor.straggler.readers.parquet_support import PARQUET_MAGIC, import_parquet, open_parquet
 from distdoctor.straggler.readers.rows import MAX_VALUES
 from distdoctor.straggler.readers.runs import group_runs
-from distdoctor.straggler.readers.streamed import one_line
 from distdoctor.units import fold_ints
 
 SOURCE = "distdoctor packed recordings"
@@ -186,9 +185,8 @@ def read(paths: Sequence[str], options: ReadOptions) -> Reading:
         try:
             files.append(open_packed(path))
         except InputError as error:
-            why = one_line(error)
-        size = Path(path).stat().st_size if Path(path).is_file() else None
-        inputs.append(InputFile(path=path, kind=SOURCE, bytes=size, read=why is None, why_not=why))
+            why = error.in_one_line
+        inputs.append(InputFile(path=path, kind=SOURCE, bytes=size_of(path), read=why is None, why_not=why))
     runs = group_runs((file, file.path, _span(file)) for file in files)
     steps: list[StepTimings] = []
     notes: list[Note] = []

@@ -8,8 +8,8 @@ from distdoctor.errors import InputError
 from distdoctor.report.model import InputFile
 from distdoctor.straggler.facts.reading import Note, NoteKind, Reading, join
 from distdoctor.straggler.readers.base import ReadOptions
+from distdoctor.straggler.readers.file_blocks import FileBlocks
 from distdoctor.straggler.readers.rank_rows import FileRows
-from distdoctor.straggler.readers.streamed import TextFile, one_line
 from distdoctor.straggler.readers.tables import reading_of_files
 
 # How often `progress` is told something, in files.
@@ -20,7 +20,7 @@ def read_each(
     paths: Sequence[str],
     options: ReadOptions,
     source: str,
-    read_file: Callable[[TextFile, ReadOptions], FileRows],
+    read_file: Callable[[FileBlocks, ReadOptions], FileRows],
 ) -> Reading:
     """Every file by `read_file`, which raises InputError; all that could be read becomes one reading."""
     rows: list[FileRows] = []
@@ -29,19 +29,14 @@ def read_each(
     for number, path in enumerate(paths):
         if options.progress and number % _PROGRESS_EVERY == 0 and number:
             options.progress(f"{number:,} of {len(paths):,} files read")
-        file = TextFile(path)
+        file = FileBlocks(path)
         try:
             found = read_file(file, options)
         except InputError as error:
-            inputs.append(file.input_file(source, one_line(error)))
+            inputs.append(file.input_file(source, error.in_one_line))
             continue
-        if file.num_nul:
-            notes.append(
-                Note(
-                    kind=NoteKind.CUT_SHORT,
-                    text=f"`{path}` holds {file.num_nul:,} NUL bytes, as after a power cut; rows that they hit were left out",
-                )
-            )
+        if file.note is not None:
+            notes.append(Note(kind=NoteKind.CUT_SHORT, text=f"`{path}`: {file.note}"))
         rows.append(found)
         inputs.append(file.input_file(source))
     return finish(rows, inputs, notes, source)
@@ -52,7 +47,7 @@ def finish(rows: Sequence[FileRows], inputs: list[InputFile], notes: list[Note],
     try:
         reading = reading_of_files(rows, source)
     except InputError as error:
-        why = one_line(error)
+        why = error.in_one_line
         inputs = [
             InputFile(
                 path=each.path,

@@ -22,11 +22,11 @@ from distdoctor.straggler.readers.clock_values import parse_iso
 from distdoctor.straggler.readers.column_names import Said
 from distdoctor.straggler.readers.column_plan import Key
 from distdoctor.straggler.readers.columns import MAX_RANKS
+from distdoctor.straggler.readers.file_blocks import FileBlocks
 from distdoctor.straggler.readers.rank_rows import MAX_MS, MAX_STEP, FileRows, RankRows
 from distdoctor.straggler.readers.reading_files import finish
 from distdoctor.straggler.readers.recorded_collectives import RecordedCollectives
 from distdoctor.straggler.readers.recorded_telemetry import telemetry_of
-from distdoctor.straggler.readers.streamed import TextFile, one_line
 from distdoctor.straggler.recording_format import (
     COLLECTIVE_COLUMNS,
     COLLECTIVES_KEY,
@@ -92,7 +92,7 @@ def read(paths: Sequence[str], options: ReadOptions) -> Reading:
     for number, path in enumerate(paths):
         if options.progress and number and number % 256 == 0:
             options.progress(f"{number:,} of {len(paths):,} recordings read")
-        file = TextFile(path)
+        file = FileBlocks(path)
         try:
             parsed = parse(file)
             if COLLECTIVES_KEY in parsed.parts[0].header:
@@ -103,7 +103,7 @@ def read(paths: Sequence[str], options: ReadOptions) -> Reading:
                 files.append(_timing_rows(path, parsed, options, oddities))
                 telemetry += telemetry_of(path, [(part.header, part.events) for part in parsed.parts])
         except InputError as error:
-            inputs.append(file.input_file(SOURCE, one_line(error)))
+            inputs.append(file.input_file(SOURCE, error.in_one_line))
             continue
         oddities.see(parsed, file)
         inputs.append(file.input_file(SOURCE))
@@ -113,7 +113,7 @@ def read(paths: Sequence[str], options: ReadOptions) -> Reading:
     return join([finish(files, inputs, notes, SOURCE), extra])
 
 
-def parse(file: TextFile) -> Parsed:
+def parse(file: FileBlocks) -> Parsed:
     """Headers, rows and events of one file. Raises InputError when it does not begin with a header that is known."""
     parsed = Parsed()
     for block in file.blocks():
@@ -322,17 +322,17 @@ class _Oddities:
     def __init__(self) -> None:
         self._cut: list[str] = []
         self._num_bad = 0
-        self._nul: list[str] = []
+        self._not_whole: list[str] = []
         self._restarts: Counter[int] = Counter()
         self._no_collectives: list[int] = []
         self._told: dict[str, list[int]] = {}
 
-    def see(self, parsed: Parsed, file: TextFile) -> None:
+    def see(self, parsed: Parsed, file: FileBlocks) -> None:
         self._num_bad += parsed.num_bad
         if parsed.is_cut:
             self._cut.append(file.path)
-        if file.num_nul:
-            self._nul.append(file.path)
+        if file.note is not None:
+            self._not_whole.append(f"`{file.path}`: {file.note}")
 
     def see_events(self, rank: int, events: Sequence[Object]) -> None:
         for event in events:
@@ -351,12 +351,9 @@ class _Oddities:
                 text=f"{len(self._cut):,} recording{'s' if len(self._cut) > 1 else ''} end{'' if len(self._cut) > 1 else 's'} within a "
                 f"line, such as `{self._cut[0]}`; that line was left out",
             )
-        if self._nul:
-            yield Note(
-                kind=NoteKind.CUT_SHORT,
-                text=f"{len(self._nul):,} recording{'s' if len(self._nul) > 1 else ''} with NUL bytes, as after a power cut, such as "
-                f"`{self._nul[0]}`; rows that they hit were left out",
-            )
+        if self._not_whole:
+            others = f", and {len(self._not_whole) - 1:,} others alike" if len(self._not_whole) > 1 else ""
+            yield Note(kind=NoteKind.CUT_SHORT, text=f"{self._not_whole[0]}{others}")
         if self._num_bad:
             yield Note(kind=NoteKind.DROPPED_VALUES, text=f"{self._num_bad:,} broken lines were left out")
         if self._restarts:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from distdoctor.report.model import InputFile
 from distdoctor.straggler.facts.reading import Reading
 from distdoctor.straggler.readers.base import Reader, ReadOptions
-from distdoctor.straggler.readers.streams import size_of
+from distdoctor.straggler.readers.file_bytes import size_of
 
 # What a reader that knows a kind better (a trace in JSON, a table in Parquet) outbids.
 SURE = 0.96

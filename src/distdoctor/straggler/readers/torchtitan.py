@@ -26,9 +26,9 @@ from distdoctor.straggler.readers.base import Reader, ReadOptions
 from distdoctor.straggler.readers.column_names import Said
 from distdoctor.straggler.readers.column_plan import Key
 from distdoctor.straggler.readers.columns import MAX_RANKS, rank_in_path
+from distdoctor.straggler.readers.file_blocks import FileBlocks
 from distdoctor.straggler.readers.rank_rows import MAX_MS, MAX_STEP, FileRows, RankRows
 from distdoctor.straggler.readers.reading_files import finish
-from distdoctor.straggler.readers.streamed import TextFile, one_line
 from distdoctor.units import fold_ints
 
 SOURCE = "TorchTitan structured logs"
@@ -94,14 +94,16 @@ def read(paths: Sequence[str], options: ReadOptions) -> Reading:
     notes: list[Note] = []
     spans: Counter[str] = Counter()
     for path in paths:
-        file = TextFile(path)
+        file = FileBlocks(path)
         try:
             log = _read_file(file, options)
         except InputError as error:
-            inputs.append(file.input_file(SOURCE, one_line(error)))
+            inputs.append(file.input_file(SOURCE, error.in_one_line))
             continue
         spans.update(log.unused)
         notes += log.notes()
+        if file.note is not None:
+            notes.append(Note(kind=NoteKind.CUT_SHORT, text=f"`{path}`: {file.note}"))
         if log.rows.ranks:
             by_source.setdefault(log.source, []).append(log.rows)
             inputs.append(file.input_file(SOURCE))
@@ -161,7 +163,7 @@ class _Log:
         return found
 
 
-def _read_file(file: TextFile, options: ReadOptions) -> _Log:
+def _read_file(file: FileBlocks, options: ReadOptions) -> _Log:
     """Raises InputError with one line."""
     log = _Log(path=file.path, rows=FileRows(path=file.path))
     num_lines = 0

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from distdoctor.errors import InputError
+from distdoctor.straggler.readers.file_bytes import FileBytes
 from distdoctor.straggler.readers.kineto.decode import ERRORS
-from distdoctor.straggler.readers.streams import Stream
 from distdoctor.units import KIB, MIB, format_bytes
 
 # So much is decoded at once: 4 MiB are some 12,000 events, and 20 MB of objects. Our own choice.
@@ -36,13 +36,13 @@ MAX_TRIES = 16
 class Blocks:
     """Reads one trace. Raises InputError when there is no list of events within `MAX_METADATA_BYTES`."""
 
-    def __init__(self, stream: Stream, decodes: Callable[[bytes], bool]) -> None:
+    def __init__(self, file: FileBytes, decodes: Callable[[bytes], bool]) -> None:
         """`decodes` tells whether some bytes are a list of events without its brackets."""
         self.head = b""
         self.tail = b""
         self.was_cut = False
         """The list of events has no end."""
-        self._stream = stream
+        self._file = file
         self._decodes = decodes
         self._ph_is_first = False
 
@@ -51,7 +51,7 @@ class Blocks:
         rest = bytearray()
         in_events = False
         next_look = BLOCK_BYTES
-        for chunk in self._stream.chunks():
+        for chunk in self._file.pieces():
             rest += chunk
             if not in_events:
                 match = _EVENTS.search(rest, max(0, len(rest) - len(chunk) - 64))
@@ -72,7 +72,7 @@ class Blocks:
             del rest[:end]
             next_look = BLOCK_BYTES
         if not in_events:
-            raise InputError(f"`{self._stream.path}` ends before its first event")
+            raise InputError(f"`{self._file.path}` ends before its first event")
         last = self._split_tail(bytes(rest))
         if last.strip():
             yield last
@@ -111,7 +111,7 @@ class Blocks:
     def _refuse_too_long(self, rest: bytearray) -> None:
         if len(rest) > MAX_METADATA_BYTES:
             raise InputError(
-                f"`{self._stream.path}`: {format_bytes(len(rest))} without the beginning of an event",
+                f"`{self._file.path}`: {format_bytes(len(rest))} without the beginning of an event",
                 hint="give the trace as torch.profiler wrote it",
             )
 

@@ -15,6 +15,7 @@ from distdoctor.straggler.facts.reading import Note, Reading
 from distdoctor.straggler.facts.sections import Section
 from distdoctor.straggler.facts.steps import StepTimings
 from distdoctor.straggler.readers.base import ReadOptions
+from distdoctor.straggler.readers.file_bytes import size_of
 from distdoctor.straggler.readers.kineto.groups import Registry
 from distdoctor.straggler.readers.kineto.match import MAX_ROWS, SOURCE, Rows, match
 from distdoctor.straggler.readers.kineto.notes import notes_of
@@ -22,7 +23,6 @@ from distdoctor.straggler.readers.kineto.ranks import host_of_name, one_of_each,
 from distdoctor.straggler.readers.kineto.sections import Sections
 from distdoctor.straggler.readers.kineto.trace import KIND, Trace, read_trace
 from distdoctor.straggler.readers.rows import StepRows
-from distdoctor.straggler.readers.streams import size_of
 
 # Files between two lines of progress.
 PROGRESS_FILES = 20

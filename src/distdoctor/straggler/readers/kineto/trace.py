@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from distdoctor.errors import InputError
 from distdoctor.report.model import InputFile
 from distdoctor.straggler.readers.base import ReadOptions
+from distdoctor.straggler.readers.file_bytes import FileBytes
 from distdoctor.straggler.readers.kineto.blocks import Blocks
 from distdoctor.straggler.readers.kineto.collect import Labels, Took, collect_rows, places_of
 from distdoctor.straggler.readers.kineto.decode import decode_events, is_list
@@ -30,7 +31,6 @@ from distdoctor.straggler.readers.kineto.sections import (
     host_sections,
 )
 from distdoctor.straggler.readers.kineto.windows import Windows, steps_of_work, windows_of
-from distdoctor.straggler.readers.streams import Stream
 
 KIND = "Kineto trace"
 
@@ -84,8 +84,8 @@ def read_trace(
 
     max_rows: so many collectives are kept of it.
     """
-    stream = Stream(path)
-    blocks = Blocks(stream, is_list)
+    file = FileBytes(path)
+    blocks = Blocks(file, is_list)
     gatherer = Gatherer()
     num_lost = 0
     for block in blocks.events():
@@ -103,7 +103,7 @@ def read_trace(
     trace = _digest(
         gatherer,
         header,
-        stream.input_file(KIND),
+        file.input_file(KIND),
         rank=rank,
         options=options,
         registry=registry,

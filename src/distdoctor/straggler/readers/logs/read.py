@@ -13,6 +13,7 @@ from distdoctor.straggler.facts.reading import Note, NoteKind, Reading, join
 from distdoctor.straggler.facts.sections import Section
 from distdoctor.straggler.facts.series import JobSeries
 from distdoctor.straggler.readers.base import Reader, ReadOptions
+from distdoctor.straggler.readers.file_text import FileText
 from distdoctor.straggler.readers.logs.deepspeed import DeepSpeed
 from distdoctor.straggler.readers.logs.dlrover import DlRover
 from distdoctor.straggler.readers.logs.formats import Context, FileFacts, LogFormat, RankWall
@@ -25,8 +26,8 @@ from distdoctor.straggler.readers.logs.megatron_timers import MegatronTimers
 from distdoctor.straggler.readers.logs.mlperf import MlPerf
 from distdoctor.straggler.readers.logs.nanogpt import NanoGpt
 from distdoctor.straggler.readers.logs.nvrx import Nvrx
+from distdoctor.straggler.readers.logs.relevant_lines import relevant_lines
 from distdoctor.straggler.readers.logs.returnn import Returnn
-from distdoctor.straggler.readers.logs.stream import LogFile, relevant_lines
 from distdoctor.straggler.readers.logs.torchtitan import TorchTitan
 from distdoctor.straggler.readers.rows import StepRows
 
@@ -91,33 +92,24 @@ def read_trainer_log(paths: Sequence[str], options: ReadOptions) -> Reading:
     notes: list[Note] = []
     files: list[_OneFile] = []
     for path in dict.fromkeys(paths):
+        file = FileText(path)
         try:
-            log = LogFile(path)
-            found = _parse(Context(path=path), log.chunks(), options)
+            found = _parse(Context(path=path), file.text(), options)
         except InputError as error:
-            inputs.append(InputFile(path=path, kind=KIND, read=False, why_not=error.message))
+            inputs.append(file.input_file(KIND, error.in_one_line))
             continue
         if options.progress is not None:
             options.progress(f"read `{path}`")
-        if log.cut_short:
-            notes.append(Note(kind=NoteKind.CUT_SHORT, text=f"`{path}`: {log.cut_short}"))
+        if file.note is not None:
+            notes.append(Note(kind=NoteKind.CUT_SHORT, text=f"`{path}`: {file.note}"))
         if all(facts.is_empty for _, facts in found):
             inputs.append(
-                InputFile(
-                    path=path,
-                    kind=KIND,
-                    bytes=log.evidence.num_bytes,
-                    sha256=log.evidence.sha256,
-                    read=False,
-                    why_not="no line in it tells a step time or a throughput in a known form",
-                )
+                file.input_file(KIND, "no line in it tells a step time or a throughput in a known form")
             )
             continue
         files.append(_OneFile(path=path, found=found))
         names = " and ".join(dict.fromkeys(each for each, facts in found if not facts.is_empty))
-        inputs.append(
-            InputFile(path=path, kind=names, bytes=log.evidence.num_bytes, sha256=log.evidence.sha256)
-        )
+        inputs.append(file.input_file(names))
     files, walls = _by_rank(files)
     facts = [each for file in files for _, each in file.found]
     notes += _one_for_all(files, sees_ranks=bool(walls.steps) or any(each.steps for each in facts))
@@ -146,6 +138,8 @@ def _parse(
         return False
 
     for number, raw in relevant_lines(chunks, triggers, wants_next):
+        if b"\0" in raw:  # two halves of lines, between them what a power cut left
+            continue
         concerned = {form: None for form in with_blocks if form.in_block}
         for trigger, forms in of_trigger:
             if trigger in raw:

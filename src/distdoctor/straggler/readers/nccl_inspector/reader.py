@@ -12,10 +12,10 @@ from distdoctor.report.model import InputFile
 from distdoctor.straggler.facts.collectives import CollectiveTimings
 from distdoctor.straggler.facts.reading import Note, NoteKind, Reading
 from distdoctor.straggler.readers.base import Reader, ReadOptions
+from distdoctor.straggler.readers.file_lines import FileLines
 from distdoctor.straggler.readers.nccl_inspector.ranks import Run, find_runs
 from distdoctor.straggler.readers.nccl_inspector.records import Records, read_records
 from distdoctor.straggler.readers.nccl_inspector.timings import Columns, columns_of, timings_of
-from distdoctor.straggler.readers.streams import Stream
 from distdoctor.units import fold_ints
 
 NAME = "NCCL Inspector logs"
@@ -43,20 +43,20 @@ def read(paths: Sequence[str], options: ReadOptions) -> Reading:
     inputs: list[InputFile] = []
     notes: list[Note] = []
     for number, path in enumerate(paths):
-        stream = Stream(path)
+        file = FileLines(path)
         before = records.dropped.copy()
         try:
-            num_read = read_records(stream, number, records)
+            num_read = read_records(file, number, records)
         except InputError as error:
-            inputs.append(stream.input_file(NAME, why_not=error.message))
+            inputs.append(file.input_file(NAME, why_not=error.in_one_line))
             continue
         why_not = None
         if not num_read:
             lost = ", ".join(f"{count} {what}" for what, count in (records.dropped - before).items())
             why_not = f"no collective in it that can be used ({lost or 'it is empty'})"
-        inputs.append(stream.input_file(NAME, why_not=why_not))
-        if stream.note is not None:
-            notes.append(Note(kind=NoteKind.CUT_SHORT, text=f"`{path}`: {stream.note}"))
+        inputs.append(file.input_file(NAME, why_not=why_not))
+        if file.note is not None:
+            notes.append(Note(kind=NoteKind.CUT_SHORT, text=f"`{path}`: {file.note}"))
         if options.progress is not None and number % 64 == 63:
             options.progress(f"{len(records):,} collectives of {number + 1} files")
     collectives = _collectives(records, notes)

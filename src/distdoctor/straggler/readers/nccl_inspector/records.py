@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from distdoctor.straggler.readers.streams import Stream
+from distdoctor.straggler.readers.file_lines import FileLines
 
 # Records of all files together: 40 million take a gigabyte. Our own limit.
 MAX_RECORDS = 40_000_000
@@ -188,16 +188,16 @@ class Records:
             self.end_s.append(math.nan if end is None else end)
 
 
-def read_records(stream: Stream, file: int, records: Records) -> int:
+def read_records(file: FileLines, number: int, records: Records) -> int:
     """Adds the collectives of one file to `records`; how many there were. Raises InputError."""
     decode = msgspec.json.Decoder(_Record).decode
     batch: _Record | None = None
     left = 0
     num_read = num_bad = 0
     last_is_bad = False
-    for line in stream.lines():
+    for line in file.lines():
         if len(records) >= MAX_RECORDS:
-            stream.note = f"reading stopped at {MAX_RECORDS:,} records in all"
+            file.tell(f"reading stopped at {MAX_RECORDS:,} records in all")
             break
         try:
             record = decode(line)
@@ -217,10 +217,10 @@ def read_records(stream: Stream, file: int, records: Records) -> int:
         if header is None and batch is not None and left > 0:
             header, metadata = batch.header, batch.metadata
             left -= 1
-        num_read += _take(record, header, metadata, file, records)
-    if num_bad and not (num_bad == 1 and last_is_bad and stream.ended_in_a_line):
-        records.dropped["lines are no records"] += num_bad - (last_is_bad and stream.ended_in_a_line)
-    if last_is_bad and stream.ended_in_a_line:
+        num_read += _take(record, header, metadata, number, records)
+    if num_bad and not (num_bad == 1 and last_is_bad and file.ended_in_a_line):
+        records.dropped["lines are no records"] += num_bad - (last_is_bad and file.ended_in_a_line)
+    if last_is_bad and file.ended_in_a_line:
         records.dropped["last lines are cut"] += 1
     return num_read
 

@@ -15,6 +15,8 @@ from distdoctor.report.model import InputFile
 from distdoctor.straggler.facts.reading import Note, NoteKind, Reading
 from distdoctor.straggler.facts.steps import StepTimings
 from distdoctor.straggler.readers.base import Reader, ReadOptions
+from distdoctor.straggler.readers.file_bytes import FileBytes
+from distdoctor.straggler.readers.file_text import FileText
 from distdoctor.straggler.readers.op_trace.meta import (
     MAX_META_BYTES,
     JobMeta,
@@ -25,7 +27,6 @@ from distdoctor.straggler.readers.op_trace.meta import (
 )
 from distdoctor.straggler.readers.op_trace.table import MAX_ROWS, Ops, join_ops, read_table
 from distdoctor.straggler.readers.op_trace.timings import timings_of
-from distdoctor.straggler.readers.streams import Stream
 
 NAME = "pipeline operation traces"
 META = "job description"
@@ -70,14 +71,14 @@ def read(paths: Sequence[str], options: ReadOptions) -> Reading:
             if head[:4] != _MAGIC and looks_like_results(head):
                 inputs[path] = _refused(path, RESULTS, "results of StragglerAnalysis, not timings")
             elif head[:4] != _MAGIC:
-                stream = Stream(path, max_bytes=MAX_META_BYTES)
-                metas[path] = parse_meta(stream.whole(), path)
-                inputs[path] = stream.input_file(META)
+                file = FileText(path, max_bytes=MAX_META_BYTES)
+                metas[path] = parse_meta(file.whole(), path)
+                inputs[path] = file.input_file(META)
             else:
                 inputs[path], table = _table(path, options, sum(map(len, tables.values())))
                 tables[path] = table
         except InputError as error:
-            why = error.message + (f"; {error.hint}" if error.hint else "")
+            why = error.in_one_line
             inputs[path] = _refused(path, META if path.endswith((".yaml", ".yml")) else NAME, why)
     steps: list[StepTimings] = []
     jobs = _jobs(tables, notes)
@@ -86,7 +87,7 @@ def read(paths: Sequence[str], options: ReadOptions) -> Reading:
         try:
             timings, more = timings_of(join_ops([tables[path] for path in job_paths]), meta, options.unit)
         except InputError as error:
-            why = error.message + (f"; {error.hint}" if error.hint else "")
+            why = error.in_one_line
             for path in job_paths:
                 inputs[path] = _refused(path, NAME, why)
             continue
@@ -119,10 +120,10 @@ def _table(path: str, options: ReadOptions, num_before: int) -> tuple[InputFile,
         raise InputError(
             f"more than {MAX_ROWS:,} operations in all files", hint="give a range: `--steps 1000:1100`"
         )
-    stream = Stream(path)
-    for _ in stream.chunks():
+    file = FileBytes(path)
+    for _ in file.pieces():
         pass
-    return stream.input_file(NAME), table
+    return file.input_file(NAME), table
 
 
 def _of_job(note: Note, name: str) -> Note:

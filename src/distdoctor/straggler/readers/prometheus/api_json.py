@@ -11,8 +11,8 @@ import msgspec
 import numpy as np
 
 from distdoctor.errors import InputError
+from distdoctor.straggler.readers.file_text import FileText
 from distdoctor.straggler.readers.prometheus.samples import Samples
-from distdoctor.straggler.readers.streams import Stream
 from distdoctor.units import MIB
 
 # An answer is held in memory as a whole. 1,000 GPUs × 10 metrics × 1,000 samples are 300 MB; our own limit.
@@ -49,21 +49,21 @@ class _Line(msgspec.Struct):
 _BAD = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
-def read_json(stream: Stream, samples: Samples) -> None:
+def read_json(file: FileText, samples: Samples) -> None:
     """Adds all series of one file. Raises InputError with one line that says why there is none."""
-    data = stream.whole()
+    data = file.whole()
     start = data.lstrip()[:1]
     if start == b"[":
-        _add_result(data, samples, stream.path)
+        _add_result(data, samples, file.path)
         return
     try:
         answers = [msgspec.json.decode(data, type=_Answer)]
     except _BAD:
         answers = []
     if not answers or answers[0].metric is not None:
-        _add_lines(data, samples, stream.path)
+        _add_lines(data, samples, file.path)
         return
-    _add_answer(answers[0], samples, stream.path)
+    _add_answer(answers[0], samples, file.path)
 
 
 def _add_lines(data: bytes, samples: Samples, path: str) -> None:

@@ -19,10 +19,9 @@ from datetime import datetime, timezone
 import numpy as np
 
 from distdoctor.errors import InputError
-from distdoctor.evidence_bytes import decode
+from distdoctor.straggler.readers.file_lines import FileLines
 from distdoctor.straggler.readers.prometheus.labels import parse_labels, parse_series
 from distdoctor.straggler.readers.prometheus.samples import MAX_SAMPLES, MAX_SERIES, Samples
-from distdoctor.straggler.readers.streams import Stream
 
 _TIMES = ("time", "timestamp", "ts", "date", "datetime", "_time")
 _METRICS = ("metric", "__name__", "name", "series", "metric_name")
@@ -114,22 +113,22 @@ class _Times:
             return math.nan
 
 
-def read_csv(stream: Stream, samples: Samples) -> None:
+def read_csv(file: FileLines, samples: Samples) -> None:
     """Adds all series of one table. Raises InputError with one line that says why there is none."""
-    rows = _rows(stream)
+    rows = _rows(file)
     header = next(rows, None)
     first = next(rows, None)
     if header is None or first is None:
-        raise InputError(f"`{stream.path}` has no rows")
+        raise InputError(f"`{file.path}` has no rows")
     delimiter = _delimiter(header)
     try:
         names = _split(header, delimiter, len(next(csv.reader([first], delimiter=delimiter))))
     except csv.Error as error:
-        raise InputError(f"`{stream.path}` is no CSV: {error}") from None
+        raise InputError(f"`{file.path}` is no CSV: {error}") from None
     lower = [name.strip().lower() for name in names]
     time_at = _index(lower, _TIMES)
     if time_at is None:
-        raise InputError(f"`{stream.path}` has no column of times (`Time`)")
+        raise InputError(f"`{file.path}` has no column of times (`Time`)")
     table = csv.reader(_again(first, rows), delimiter=delimiter)
     times = _Times()
     try:
@@ -146,9 +145,9 @@ def read_csv(stream: Stream, samples: Samples) -> None:
         samples.left_out["times have no zone and are taken as UTC (kept)"] += times.without_zone
 
 
-def _rows(stream: Stream) -> Iterator[str]:
-    for raw in stream.lines():
-        line = decode(raw).replace("\r", "").replace("\0", "")
+def _rows(file: FileLines) -> Iterator[str]:
+    for raw in file.lines():
+        line = raw.decode("utf-8", "replace").replace("\r", "")
         if line.strip() and not line.lower().startswith("sep="):
             yield line
 

@@ -10,10 +10,9 @@ import re
 import numpy as np
 
 from distdoctor.errors import InputError
-from distdoctor.evidence_bytes import decode
+from distdoctor.straggler.readers.file_lines import FileLines
 from distdoctor.straggler.readers.prometheus.labels import parse_labels
 from distdoctor.straggler.readers.prometheus.samples import Samples
-from distdoctor.straggler.readers.streams import Stream
 
 _SAMPLE = re.compile(
     r"(?P<name>[a-zA-Z_:][a-zA-Z0-9_:]*)\s*(?:\{(?P<labels>(?:[^\"}]|\"(?:[^\"\\]|\\.)*\")*)\})?\s+"
@@ -21,13 +20,13 @@ _SAMPLE = re.compile(
 )
 
 
-def read_exposition(stream: Stream, samples: Samples) -> None:
+def read_exposition(file: FileLines, samples: Samples) -> None:
     """Adds all samples of one file. Raises InputError when there is none."""
     num_bad = 0
-    for raw in stream.lines():
+    for raw in file.lines():
         if samples.is_full:
             break
-        line = decode(raw).strip()
+        line = raw.decode("utf-8", "replace").strip()
         if not line or line.startswith("#"):
             continue
         match = _SAMPLE.fullmatch(line) if len(line) < 65_536 else None
@@ -45,4 +44,4 @@ def read_exposition(stream: Stream, samples: Samples) -> None:
     if num_bad:
         samples.left_out["lines are no samples"] += num_bad
     if not samples.num_series:
-        raise InputError(f"`{stream.path}` has no sample of an exporter")
+        raise InputError(f"`{file.path}` has no sample of an exporter")

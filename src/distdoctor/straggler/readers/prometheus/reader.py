@@ -13,6 +13,9 @@ from distdoctor.straggler.facts.reading import Note, NoteKind, Reading
 from distdoctor.straggler.facts.series import ToolClaim
 from distdoctor.straggler.facts.telemetry import Telemetry
 from distdoctor.straggler.readers.base import Reader, ReadOptions
+from distdoctor.straggler.readers.file_bytes import size_of
+from distdoctor.straggler.readers.file_lines import FileLines
+from distdoctor.straggler.readers.file_text import FileText
 from distdoctor.straggler.readers.prometheus.api_json import MAX_JSON_BYTES, read_json
 from distdoctor.straggler.readers.prometheus.csv_tables import (
     begins_with_time,
@@ -23,7 +26,6 @@ from distdoctor.straggler.readers.prometheus.csv_tables import (
 from distdoctor.straggler.readers.prometheus.exposition import read_exposition
 from distdoctor.straggler.readers.prometheus.metrics import KNOWN
 from distdoctor.straggler.readers.prometheus.samples import Samples
-from distdoctor.straggler.readers.streams import MAX_STREAM_BYTES, Stream
 
 NAME = "Prometheus metrics"
 
@@ -65,12 +67,12 @@ def read(paths: Sequence[str], options: ReadOptions) -> Reading:
     claims: list[ToolClaim] = []
     for number, path in enumerate(dict.fromkeys(paths)):
         samples = Samples(path)
-        stream = Stream(path)
         try:
-            kind, stream = _read_file(path, samples)
+            kind, file = _read_file(path, samples)
         except InputError as error:
-            why = error.message + (f"; {error.hint}" if error.hint else "")
-            inputs.append(stream.input_file(NAME, why_not=why))
+            inputs.append(
+                InputFile(path=path, kind=NAME, bytes=size_of(path), read=False, why_not=error.in_one_line)
+            )
             continue
         series, more, said = samples.finish()
         if series:
@@ -78,37 +80,33 @@ def read(paths: Sequence[str], options: ReadOptions) -> Reading:
         why_not = None
         if not series and not said and not samples.xpu_names and not samples.inspector_names:
             why_not = _why_nothing(samples)
-        inputs.append(stream.input_file(kind, why_not=why_not))
+        inputs.append(file.input_file(kind, why_not))
         notes += more
         claims += said
         if samples.names and series:
             notes.append(_note_on_names(samples))
-        if stream.note is not None:
-            notes.append(Note(kind=NoteKind.CUT_SHORT, text=f"`{path}`: {stream.note}"))
+        if file.note is not None:
+            notes.append(Note(kind=NoteKind.CUT_SHORT, text=f"`{path}`: {file.note}"))
         if options.progress is not None and number % 64 == 63:
             options.progress(f"{number + 1} files of metrics")
     return Reading(telemetry=tuple(telemetry), notes=tuple(notes), claims=tuple(claims), inputs=tuple(inputs))
 
 
-def _read_file(path: str, samples: Samples) -> tuple[str, Stream]:
+def _read_file(path: str, samples: Samples) -> tuple[str, FileText]:
     head = read_head(path, max_bytes=_HEAD_BYTES)
-    is_json = _is_json(head)
-    stream = Stream(path, max_bytes=MAX_JSON_BYTES if is_json else MAX_STREAM_BYTES)
-    if is_json:
-        read_json(stream, samples)
-        return "Prometheus API", stream
-    if not head.strip():
-        raise InputError(f"`{path}` is empty")
-    if looks_binary(head):
-        raise InputError(f"`{path}` is no text")
+    if _is_json(head):
+        document = FileText(path, max_bytes=MAX_JSON_BYTES)
+        read_json(document, samples)
+        return "Prometheus API", document
+    file = FileLines(path)
     text = decode(head)
     if is_exporter_list(text):
         raise InputError(f"`{path}` is dcgm-exporter's list of what to export, without values")
     if looks_like_series(text) or begins_with_time(text):
-        read_csv(stream, samples)
-        return "CSV of metrics", stream
-    read_exposition(stream, samples)
-    return "exporter's metrics", stream
+        read_csv(file, samples)
+        return "CSV of metrics", file
+    read_exposition(file, samples)
+    return "exporter's metrics", file
 
 
 def _why_nothing(samples: Samples) -> str:
