@@ -172,8 +172,8 @@ def test_a_slow_rank_has_culprit_victims_onset_and_cost() -> None:
     assert report.since.step == 150
     assert report.since.utc is not None and report.since.utc.startswith("2026-11-30T12:00:5")
     assert report.impact is not None
-    # Of the time from there on: 56 ms above the next slowest one, of 396 ms a step.
-    assert report.impact.slowdown_pct == pytest.approx(100 * 56 / 396, abs=0.7)
+    # From there on 56 ms of 396 ms a step are waiting for it: the job would take 340 ms.
+    assert report.impact.slowdown_pct == pytest.approx(100 * 56 / 340, abs=0.7)
     assert report.impact.gpu_hours_per_day == pytest.approx(24 * 8 * 56 / 396, rel=0.05)
     assert (report.impact.gpus_held, report.impact.basis) == (8, "estimated")
     assert [(each.host, each.answer) for each in report.drain] == [("host-0", "not enough evidence")]

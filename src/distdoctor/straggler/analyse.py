@@ -15,6 +15,7 @@ from distdoctor.straggler.analysis.collectives.late_groups import late_groups
 from distdoctor.straggler.analysis.collectives.links import slow_links
 from distdoctor.straggler.analysis.collectives.match import match
 from distdoctor.straggler.analysis.collectives.wait_matrix import WaitMatrix, wait_matrix
+from distdoctor.straggler.analysis.peers import WAITING_SET
 from distdoctor.straggler.analysis.ranks.judge import judge
 from distdoctor.straggler.checks.series.findings import analysed, primary_series
 from distdoctor.straggler.facts.collectives import CollectiveTimings
@@ -149,9 +150,7 @@ def _of_waits(timings: CollectiveTimings, waiting: WaitMatrix) -> tuple[StepTimi
         place = places.get(rank, Place(rank=rank))
         if several:
             # Ranks that never wait for one another cannot be compared.
-            place = replace(
-                place, coords={**place.coords, "ranks that wait for one another": set_of.get(row, -1)}
-            )
+            place = replace(place, coords={**place.coords, WAITING_SET: set_of.get(row, -1)})
         named.append(place)
     unit = "step" if waiting.steps_known else "window"
     return (

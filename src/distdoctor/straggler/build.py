@@ -72,7 +72,7 @@ def straggler_report(
 
 
 def _accused(judged: Judged) -> list[Suspect]:
-    return [each for each in judged.judgement.accused if not is_own_work_of_first_rank(judged, each)]
+    return [each for each in judged.judgement.accused if not is_own_work_of_first_rank(each)]
 
 
 def _about(facts: Analysed) -> str:
@@ -192,10 +192,11 @@ def _impact(facts: Analysed) -> Impact | None:
     if cost is None:
         return None
     gpus = facts.num_gpus or judged.timings.world_size or judged.timings.num_ranks
-    # Of each day that the job's GPUs are held, this share is waiting for the accused.
+    # Of each day that the job's GPUs are held, this share is waiting for the accused; without them the job would take
+    # less by it, so that it is slower now by more.
     return Impact(
         gpus_held=gpus,
-        slowdown_pct=round(100 * cost.together, 2),
+        slowdown_pct=round(100 * cost.together / max(1 - cost.together, 0.01), 2),
         gpu_hours_per_day=round(24.0 * gpus * cost.together, 1),
         basis="estimated",
     )

@@ -47,7 +47,7 @@ def num_ranks_of(mesh: Sequence[tuple[str, int]]) -> int:
 
 
 def with_layout(reading: Reading, layout: Layout) -> Reading:
-    """`reading` with coordinates and hosts that the command line gives; what the evidence tells itself is kept.
+    """`reading` with coordinates of `--mesh`, which wins over the evidence, and hosts where the evidence names none.
 
     Raises UsageError when there are more ranks than the mesh has.
     """

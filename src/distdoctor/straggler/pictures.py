@@ -11,6 +11,7 @@ from distdoctor.report.model import Series
 from distdoctor.straggler.analysed import Analysed, Judged, ShapedSeries
 from distdoctor.straggler.analysis.ranks.judgement import Pattern, Suspect
 from distdoctor.straggler.facts.places import Place
+from distdoctor.straggler.words import TIME_NAMES
 
 # Bars of the picture of own work against waiting; more ranks are chosen evenly beside the accused.
 MAX_BARS = 40
@@ -57,7 +58,7 @@ def _heat(judged: Judged, about: str, name: str) -> Series | None:
     )
     return Series(
         name=f"straggler-heat{name}",
-        title=f"Own work over that of the peers, %, by rank and {judged.unit}{about}",
+        title=f"{TIME_NAMES[judged.judgement.basis]} over that of the peers, %, by rank and {judged.unit}{about}",
         kind="heat",
         x_label=judged.unit,
         y_label="rank",
@@ -76,12 +77,12 @@ def _bars(judged: Judged, about: str, name: str) -> Series | None:
     rows = _chosen(judged.timings.num_ranks, accused)
     return Series(
         name=f"straggler-own-and-wait{name}",
-        title=f"Own work and waiting by rank{_slow_steps(judged)}: who waits least is waited for{about}",
+        title=f"{TIME_NAMES[judged.judgement.basis]} and waiting by rank{_slow_steps(judged)}: who waits least is waited for{about}",
         kind="stacked",
         x_label="rank",
         y_label="ms",
         x=tuple(str(judged.timings.places[row].rank) for row in rows),
-        names=("own work", "waiting"),
+        names=(TIME_NAMES[judged.judgement.basis].lower(), "waiting"),
         values=tuple(
             tuple(_value(float(times[row])) for row in rows)
             for times in (judgement.own_ms, judgement.wait_ms)
@@ -119,7 +120,7 @@ def _around(judged: Judged, about: str, name: str) -> Series | None:
     where = "around the onset" if suspect.pattern is not Pattern.PERSISTENT else "over the run"
     return Series(
         name=f"straggler-onset{name}",
-        title=f"Own work of rank {suspect.rank} and of its peers {where}{about}",
+        title=f"{TIME_NAMES[judgement.basis]} of rank {suspect.rank} and of its peers {where}{about}",
         kind="lines",
         x_label=judged.unit,
         y_label="ms",

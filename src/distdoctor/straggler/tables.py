@@ -9,9 +9,9 @@ import numpy as np
 from distdoctor.report.model import Column, Scalar, Table
 from distdoctor.straggler.analysed import Analysed, Judged
 from distdoctor.straggler.analysis.ranks.judgement import Pattern
-from distdoctor.straggler.analysis.ranks.own_time import Basis
 from distdoctor.straggler.arrival_table import arrival_table
 from distdoctor.straggler.facts.reading import NoteKind
+from distdoctor.straggler.words import TIME_NAMES
 
 # Rows of the table that stands first; the accused are always in it.
 NUM_MAIN_ROWS = 8
@@ -37,19 +37,11 @@ def straggler_tables(facts: Analysed) -> tuple[Table, ...]:
     return tuple(tables)
 
 
-_TIMES = {
-    Basis.SECTIONS: "own work",
-    Basis.STEP_LESS_WAIT: "own work",
-    Basis.WAIT_ONLY: "comes later",
-    Basis.WALL_ONLY: "whole step",
-}
-
-
 def _columns(judged: Judged) -> tuple[Column, ...]:
     return (
         Column(name="rank", align="right"),
         Column(name="host"),
-        Column(name=_TIMES[judged.judgement.basis], unit="ms", align="right"),
+        Column(name=TIME_NAMES[judged.judgement.basis].lower(), unit="ms", align="right"),
         Column(name="peers", unit="ms", align="right"),
         Column(name="longer", unit="%", align="right"),
         Column(name="waits", unit="ms", align="right"),
@@ -93,7 +85,7 @@ def _rank_table(judged: Judged, number: int) -> Table:
         name="ranks" if number == 0 else f"ranks-{number + 1}",
         title=f"All ranks (medians over {judged.units})"
         if rest <= 0
-        else f"The {MAX_ROWS} ranks with the longest own work (medians over {judged.units})",
+        else f"The {MAX_ROWS} ranks that take longest (medians over {judged.units})",
         columns=_columns(judged),
         rows=tuple(_row(judged, row) for row in order),
         note=f"{rest} others are not listed" if rest > 0 else None,

@@ -11,8 +11,17 @@ from distdoctor.report.model import GpuRef
 from distdoctor.report.names import short_host
 from distdoctor.straggler.analysed import Judged
 from distdoctor.straggler.analysis.ranks.judgement import Pattern, Suspect
+from distdoctor.straggler.analysis.ranks.own_time import Basis
 from distdoctor.straggler.facts.places import Place
 from distdoctor.units import fold_ints
+
+TIME_NAMES = {
+    Basis.SECTIONS: "Own work",
+    Basis.STEP_LESS_WAIT: "Own work",
+    Basis.WAIT_ONLY: "Lateness",
+    Basis.WALL_ONLY: "Step time",
+}
+"""What the time of a rank is called that is set against its peers'."""
 
 
 def place_words(place: Place) -> str:

@@ -351,3 +351,12 @@ def test_ranks_keep_their_numbers_where_some_are_not_here() -> None:
         timings, places=tuple(Place(rank=100 + 3 * place.rank, coords={"dp": 1}) for place in timings.places)
     )
     assert accused_ranks(far) == [115]
+
+
+def test_a_stretch_whose_edges_lie_inside_windows_is_found() -> None:
+    """A change of level makes neighbouring steps alike, which must not pass for noise that hides it."""
+    for seed in range(5):
+        timings = job(8, 120, slow=[Slow(ranks=[3], ms=40, start=40, end=80)], seed=seed)
+        (suspect,) = judgement_of(timings).accused
+        assert (suspect.rank, suspect.pattern) == (3, Pattern.STRETCH)
+        assert abs(suspect.stretch.start - 39) <= 2

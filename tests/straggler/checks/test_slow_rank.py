@@ -32,7 +32,7 @@ def test_a_slow_rank_is_a_finding_with_its_numbers() -> None:
     assert "in all 119 steps" in text
     assert "less in collectives than its peers" in text
     assert re.search(r"longer than its peers in: backward (39|40)\.\d ms", text)
-    assert "estimated: the job would be" in text
+    assert "estimated: the job would take" in text
     assert each.evidence[0].value == pytest.approx(40, abs=3)
     assert each.evidence[0].expected == "at most 3.0 % among 8 ranks like these"
 
@@ -184,3 +184,19 @@ def test_ranks_whose_values_are_missing_are_not_ruled_out() -> None:
 
 def test_a_slow_rank_is_named_even_where_others_are_missing() -> None:
     assert found(CHECK, facts_of(job(world_size=16, slow=[Slow(ranks=[3], ms=40)]))).scope.ranks == (3,)
+
+
+def test_the_last_rank_may_be_a_stage_of_a_pipeline_that_nobody_told() -> None:
+    """One rank a stage, the last one heavier: named with a doubt, and never at high confidence."""
+    heavier = job(8, slow=[Slow(ranks=[7], ms=60)], tells_coordinates=False)
+    told = found(CHECK, facts_of(heavier))
+    assert told.confidence is Confidence.MEDIUM
+    assert "--mesh pp=8" in told.explanation
+    inside = job(8, slow=[Slow(ranks=[4], ms=60)], tells_coordinates=False)
+    assert "--mesh" not in found(CHECK, facts_of(inside)).explanation
+
+
+def test_what_is_slow_inside_and_outside_of_the_parts_is_told_as_a_whole() -> None:
+    both = [Slow(ranks=[3], ms=12), Slow(ranks=[3], ms=40, section=None)]
+    text = "\n".join(each.text for each in found(CHECK, facts_of(job(slow=both))).evidence)
+    assert float(text.split("own work (step less waiting): ")[1].split(" ms")[0]) > 45

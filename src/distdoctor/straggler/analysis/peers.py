@@ -19,6 +19,10 @@ DATA_DIMENSIONS = frozenset(
 # tensor-parallel group hold equal slices by design, context-parallel ones nearly so.
 _GIVEN_UP = (("tp", "etp"), ("cp", "sp", "dsp"), ("ep",))
 
+# A coordinate of ours: ranks that wait for one another, directly or through others. Ranks of different sets cannot be
+# compared, whatever else is known of them.
+WAITING_SET = "waiting set"
+
 # A claim across ranks needs that many ranks of one kind: of two nobody can say who is slow, of three only by luck.
 MIN_PEERS = 4
 
@@ -63,9 +67,9 @@ def peers_of(places: Sequence[Place]) -> Peers:
 
     A pipeline stage is never given up: stages have different work.
     """
-    known = bool(places) and all(place.coords for place in places)
+    known = bool(places) and all(set(place.coords) - {WAITING_SET} for place in places)
     if not known:
-        return _grouped(places, (), known=False)
+        return _grouped(places, (WAITING_SET,), known=False)
     names = sorted({name for place in places for name in place.coords if name not in DATA_DIMENSIONS})
     peers = _grouped(places, names, known=True)
     for dimensions in _GIVEN_UP:

@@ -30,7 +30,7 @@ def check_intermittent(facts: Analysed) -> Sequence[Outcome]:
             for each in judged.judgement.suspects
             if each.pattern is Pattern.INTERMITTENT
             and set(each.failed) <= {Gate.SHARE}
-            and not is_own_work_of_first_rank(judged, each)
+            and not is_own_work_of_first_rank(each)
         ]
         outcomes += found[:MAX_SINGLE] or [_nothing(judged)]
     return outcomes

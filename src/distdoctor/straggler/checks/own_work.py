@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from distdoctor.straggler.analysed import Judged
 from distdoctor.straggler.analysis.ranks.causes import Cause, explain_suspect
 from distdoctor.straggler.analysis.ranks.judgement import Suspect
 
@@ -10,7 +9,6 @@ from distdoctor.straggler.analysis.ranks.judgement import Suspect
 _ALONE = frozenset((Cause.CHECKPOINT, Cause.OUTSIDE))
 
 
-def is_own_work_of_first_rank(judged: Judged, suspect: Suspect) -> bool:
+def is_own_work_of_first_rank(suspect: Suspect) -> bool:
     """The suspect is rank 0, and its excess lies outside of computing and loading."""
-    del judged
     return suspect.rank == 0 and explain_suspect(suspect).cause in _ALONE

@@ -27,7 +27,7 @@ def check_rank0_work(facts: Analysed) -> Sequence[Outcome]:
         outcomes += [
             _found(judged, each)
             for each in judged.judgement.suspects
-            if set(each.failed) <= {Gate.SHARE} and is_own_work_of_first_rank(judged, each)
+            if set(each.failed) <= {Gate.SHARE} and is_own_work_of_first_rank(each)
         ] or [_nothing(judged)]
     return outcomes
 

@@ -8,7 +8,7 @@ from distdoctor.report.model import Confidence, Evidence, Fault, Scope, Severity
 from distdoctor.report.names import short_host
 from distdoctor.straggler.analysed import Analysed, Judged
 from distdoctor.straggler.analysis.ranks.causes import Cause, explain_suspect
-from distdoctor.straggler.analysis.ranks.hosts import SlowHost
+from distdoctor.straggler.analysis.ranks.hosts import MIN_HOSTS, SlowHost
 from distdoctor.straggler.analysis.ranks.own_time import Basis
 from distdoctor.straggler.checks.base import Found, Outcome, Passed, StragglerCheck, not_seen
 from distdoctor.straggler.checks.cause_words import actions_for, why
@@ -16,8 +16,6 @@ from distdoctor.straggler.checks.slow_rank import CRITICAL_COST
 from distdoctor.straggler.checks.unjudged import why_not_judged, why_silence_says_nothing
 from distdoctor.straggler.facts.places import Place
 from distdoctor.straggler.words import percent, ranks_words, utc_of
-
-_MIN_HOSTS = 3
 
 
 def check_slow_host(facts: Analysed) -> Sequence[Outcome]:
@@ -37,7 +35,7 @@ def _nothing(judged: Judged) -> Outcome:
         return not_seen(
             "the evidence does not tell which rank runs on which host", how="give `--gpus-per-host 8`"
         )
-    if len(hosts) < _MIN_HOSTS:
+    if len(hosts) < MIN_HOSTS:
         return not_seen(
             f"{len(hosts)} host{'s' if len(hosts) != 1 else ''}: a host needs others to be compared with"
         )
@@ -73,7 +71,7 @@ def _found(judged: Judged, host: SlowHost) -> Found:
     if together is not None and judgement.cost is not None:
         evidence.append(
             Evidence(
-                text=f"estimated: the job would be {percent(together)} faster if all accused were like their peers",
+                text=f"estimated: the job would take {percent(together)} less time if all accused were like their peers",
                 source=source,
             )
         )

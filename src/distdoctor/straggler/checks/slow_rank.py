@@ -47,7 +47,7 @@ def _outcomes(judged: Judged, monitored: Mapping[int, tuple[Evidence, ...]]) -> 
     accused = [
         each
         for each in judgement.accused
-        if each.pattern is not Pattern.INTERMITTENT and not is_own_work_of_first_rank(judged, each)
+        if each.pattern is not Pattern.INTERMITTENT and not is_own_work_of_first_rank(each)
     ]
     found: list[Outcome] = []
     if len(accused) <= MAX_SINGLE:
@@ -93,9 +93,15 @@ def _found(judged: Judged, suspect: Suspect, monitored: tuple[Evidence, ...] = (
         severity=Severity.CRITICAL if cost is not None and cost >= CRITICAL_COST else Severity.WARNING,
         confidence=confidence_of(judged, suspect),
         evidence=(*evidence_of(judged, suspect), *monitored),
-        explanation=_culprit_words(judged, suspect)
-        if judged.judgement.basis is Basis.WAIT_ONLY
-        else f"{_culprit_words(judged, suspect)} {why(explained.cause)}",
+        explanation=" ".join(
+            part
+            for part in (
+                _culprit_words(judged, suspect),
+                "" if judged.judgement.basis is Basis.WAIT_ONLY else why(explained.cause),
+                _stage_words(judged, suspect),
+            )
+            if part
+        ),
         actions=actions_for(explained.cause, place),
         scope=Scope(ranks=(suspect.rank,), hosts=(place.host,) if place.host else (), gpus=gpu_of(place)),
         cause_class=f"slow_rank:{explained.cause.value}",
@@ -138,9 +144,7 @@ def confidence_of(judged: Judged, suspect: Suspect) -> Confidence:
     if judgement.basis is Basis.WALL_ONLY:
         return Confidence.MEDIUM
     measured = suspect.wait_deficit_ms is not None and not suspect.wait_is_derived
-    # On one host, or where coordinates are told, peers are known to be peers.
-    sure_of_peers = judgement.peers.known or judged.timings.num_ranks <= 8
-    if measured and sure_of_peers and suspect.stretch.length >= STEPS_FOR_HIGH:
+    if measured and judgement.peers.known and suspect.stretch.length >= STEPS_FOR_HIGH:
         return Confidence.HIGH
     return Confidence.MEDIUM
 
@@ -178,7 +182,7 @@ def evidence_of(judged: Judged, suspect: Suspect) -> tuple[Evidence, ...]:
     cost = _cost_alone(judged, suspect)
     if cost is not None and judgement.cost is not None:
         of = "measured" if judgement.cost.step_is_measured else "the slowest rank's own time"
-        text = f"estimated: the job would be {percent(cost)} faster if this rank were like its peers"
+        text = f"estimated: the job would take {percent(cost)} less time if this rank were like its peers"
         others = len(judgement.cost.alone) - 1
         if others:
             text += f", {percent(judgement.cost.together)} with the other {others} accused"
@@ -231,6 +235,17 @@ def _culprit_words(judged: Judged, suspect: Suspect) -> str:
     if suspect.wait_deficit_ms is not None and not suspect.wait_is_derived:
         return "It works longer and waits less than its peers, who wait for it in every step."
     return "It works longer than its peers. Waiting was not measured, so that nothing else confirms it."
+
+
+def _stage_words(judged: Judged, suspect: Suspect) -> str:
+    """The doubt that is left about the first and the last rank where nothing tells stages of a pipeline."""
+    at_end = suspect.rank in (judged.timings.ranks[0], judged.timings.ranks[-1])
+    if judged.judgement.peers.known or not at_end or suspect.pattern is not Pattern.PERSISTENT:
+        return ""
+    return (
+        "If the job is a pipeline with a rank a stage, this may be a stage that has more work: tell the mesh "
+        "(--mesh pp=8)."
+    )
 
 
 def _cost_alone(judged: Judged, suspect: Suspect) -> float | None:

@@ -25,6 +25,11 @@ def why_not_judged(facts: Analysed) -> tuple[str, str]:
         return "one rank prints for all: a change over time can be seen, a slow rank cannot", RECORD
     if reading.telemetry:
         return "telemetry shows clocks and power, not how long ranks take", RECORD
+    if any(each.high_rank is not None for each in reading.extremes):
+        return (
+            "only the least and the most of all ranks are printed, so the others cannot be compared",
+            RECORD,
+        )
     if reading.extremes:
         return "only the least and the most of all ranks are printed, not whose they are", RECORD
     if reading.claims:

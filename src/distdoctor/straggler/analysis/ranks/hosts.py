@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distdoctor.straggler.analysis.peer_median import row_medians
-from distdoctor.straggler.analysis.ranks.effects import MAD_TO_SD
-from distdoctor.straggler.analysis.ranks.threshold import PRIOR_RANKS, student_quantile
+from distdoctor.straggler.analysis.ranks.effects import MAD_TO_SD, MEDIAN_SE
+from distdoctor.straggler.analysis.ranks.threshold import MAD_EFFICIENCY, PRIOR_RANKS, student_quantile
 from distdoctor.straggler.facts.places import Place
 from distdoctor.straggler.facts.steps import Times
 
@@ -21,8 +21,6 @@ MIN_SHARE = 0.75
 
 # A host is compared with others of its kind; fewer than this many hosts cannot be.
 MIN_HOSTS = 3
-
-_MAD_EFFICIENCY = 0.37
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +87,8 @@ def slow_hosts(
     seen = float(np.median(np.abs(medians - centre))) * MAD_TO_SD
     # Ranks of one host are no independent witnesses: half of their variance is taken as shared.
     typical = float(np.median([len(rows) for rows in hosts.values()]))
-    expected = rank_scale * math.sqrt(0.5 + 0.5 * 1.57 / typical)
-    freedom = _MAD_EFFICIENCY * max(len(hosts) - 1, 0)
+    expected = rank_scale * math.sqrt(0.5 + 0.5 * MEDIAN_SE**2 / typical)
+    freedom = MAD_EFFICIENCY * max(len(hosts) - 1, 0)
     scale = math.sqrt((PRIOR_RANKS * expected**2 + freedom * seen**2) / (PRIOR_RANKS + freedom))
     limit = max(floor, student_quantile(1 - error / len(hosts), PRIOR_RANKS + freedom) * scale)
     found = []

@@ -32,6 +32,9 @@ HOST_SHARE = 0.2
 # own threshold: data, forward, backward, waiting and optimizer of plain loops leave 2 to 5 %.
 MAX_UNTOLD = 0.15
 
+# A rank that is accused by its parts is told by the whole step instead where that shows so many times as much.
+MUCH_MORE = 1.5
+
 # Accused ranks whose own time over steps is kept for a picture.
 MAX_CURVES = 3
 
@@ -53,9 +56,13 @@ def judge(timings: StepTimings) -> Judgement | None:
     if whole is None:
         return first
     second = _judge(timings, whole)
-    known = {each.row for each in first.suspects if each.is_accused}
+    known = {each.row: each.excess_ms for each in first.suspects if each.is_accused}
     # What only the whole step shows is slow outside of all parts; its waiting must say so too.
-    more = [_outside(each) for each in second.suspects if each.is_accused and each.row not in known]
+    more = [
+        _outside(each)
+        for each in second.suspects
+        if each.is_accused and each.excess_ms > MUCH_MORE * known.get(each.row, 0.0)
+    ]
     if not more:
         return first
     if not known:

@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from distdoctor.straggler.analysis.ranks.effects import MEDIAN_SE
 from distdoctor.straggler.facts.steps import Times
 
 # A stretch shorter than this is no regime: a burst is told by `bursts`. Our own choice.
@@ -124,7 +125,7 @@ def _differ(one: Times, other: Times, noise: float) -> bool:
         return False
     jump = abs(float(np.nanmedian(one)) - float(np.nanmedian(other)))
     sides = noise * math.sqrt(1 / len(one) + 1 / len(other))
-    return jump > max(4 * 1.2533 * sides, 0.01)
+    return jump > max(4 * MEDIAN_SE * sides, 0.01)
 
 
 def _clipped(block: Times, centre: NDArray[np.float32], noise: NDArray[np.float32]) -> NDArray[np.float64]:

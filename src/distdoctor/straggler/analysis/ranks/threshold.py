@@ -39,7 +39,7 @@ LOWER_TAIL = 0.07
 _LOWER_TAIL_SDS = 1.4758
 
 # A MAD tells as much of a spread as a standard deviation of 0.37 times as many normal values.
-_MAD_EFFICIENCY = 0.37
+MAD_EFFICIENCY = 0.37
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ def threshold_for(
     error *= math.sqrt(1 + math.pi / 2 / smallest)
     prior = (PRIOR_SPREAD + PRIOR_SPREAD_OF_NOISE * noise) * math.sqrt(1 + math.pi / 2 / smallest)
     spread = scatter(effects, peers)
-    freedom = _MAD_EFFICIENCY * max(num_ranks - peers.num_groups, 0)
+    freedom = MAD_EFFICIENCY * max(num_ranks - peers.num_groups, 0)
     expected = prior**2 + error**2
     # `spread` holds the noise of all steps already; over fewer steps more is added.
     extra = error**2 * (1 - steps_share)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,8 +106,3 @@ def _mean_columns(block: Times) -> Times:
     means = np.full(block.shape[1], np.nan, dtype=np.float32)
     means[known] = np.nanmean(block[:, known], axis=0)
     return means
-
-
-def columns_of(indexes: Sequence[int] | range) -> Columns:
-    """Columns as an index array."""
-    return np.asarray(indexes, dtype=np.intp)
