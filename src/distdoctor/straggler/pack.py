@@ -30,8 +30,9 @@ from distdoctor.straggler.readers.arrow_table import ARROW_TABLES
 from distdoctor.straggler.readers.base import Reader, ReadOptions
 from distdoctor.straggler.readers.csv_table import CSV_TABLES
 from distdoctor.straggler.readers.jsonl_table import JSON_ROWS
-from distdoctor.straggler.readers.packed import PACKED_FILES, missing_ranks
+from distdoctor.straggler.readers.packed import PACKED_FILES
 from distdoctor.straggler.readers.parquet_support import import_parquet
+from distdoctor.straggler.readers.rank_words import missing_ranks
 from distdoctor.straggler.readers.recording import RECORDINGS
 from distdoctor.straggler.readers.recording_hosts import by_host
 from distdoctor.straggler.readers.torchtitan import TORCHTITAN_LOGS
@@ -104,7 +105,7 @@ def pack(
     if not written:
         first = next((each.why_not for each in every.inputs if each.why_not), "no steps of ranks in it")
         raise InputError(f"nothing to pack: {first}")
-    odd_notes = [*dict.fromkeys(every.notes), *missing_ranks(np.array(sorted(ranks)), world_size)]
+    odd_notes = [*dict.fromkeys(every.notes), *missing_ranks(ranks, world_size)]
     return PackResult(written=tuple(written), notes=tuple(odd_notes), inputs=every.inputs)
 
 

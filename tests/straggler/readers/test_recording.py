@@ -163,8 +163,8 @@ def test_what_the_recorder_noted_becomes_notes(tmp_path: Path) -> None:
         writer.event("note", text="no CUDA events")
     reading = read(RECORDINGS, *(str(path) for path in sorted(tmp_path.iterdir())))
     assert notes_of(reading, NoteKind.RESTARTED) == ["ranks 0-2 were restarted"]
-    assert notes_of(reading, NoteKind.NOT_COLLECTIVE) == ["the recorder saw no collectives on rank 0-2"]
-    assert "the recorder of rank 0-2 says: no CUDA events" in notes_of(reading, NoteKind.LIMITED)
+    assert notes_of(reading, NoteKind.NOT_COLLECTIVE) == ["the recorder saw no collectives on ranks 0-2"]
+    assert "the recorder of ranks 0-2 says: no CUDA events" in notes_of(reading, NoteKind.LIMITED)
 
 
 def test_telemetry_between_the_rows_becomes_series(tmp_path: Path) -> None:

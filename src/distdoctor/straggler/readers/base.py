@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from distdoctor.straggler.facts.reading import Reading
 
 
@@ -25,6 +28,15 @@ class ReadOptions:
         return (self.first_step is None or step >= self.first_step) and (
             self.last_step is None or step <= self.last_step
         )
+
+    def wants_each(self, steps: NDArray[np.int64] | NDArray[np.float64]) -> NDArray[np.bool_]:
+        """As `wants` for each of `steps`, shape (rows,)."""
+        wanted = np.ones(len(steps), dtype=bool)
+        if self.first_step is not None:
+            wanted &= steps >= self.first_step
+        if self.last_step is not None:
+            wanted &= steps <= self.last_step
+        return wanted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

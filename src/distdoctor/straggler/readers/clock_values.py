@@ -57,6 +57,8 @@ def parse_iso(text: str) -> tuple[float, bool] | None:
     seconds = moment.timestamp() + (float(f"0.{fraction}") if fraction else 0.0)
     if zone and zone[0] in "+-":
         digits = zone[1:].replace(":", "").ljust(4, "0")
+        if int(digits[:2]) > 23 or int(digits[2:]) > 59:
+            return None
         offset = timedelta(hours=int(digits[:2]), minutes=int(digits[2:])).total_seconds()
         seconds -= offset if zone[0] == "+" else -offset
     return seconds, bool(zone)

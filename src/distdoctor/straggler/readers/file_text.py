@@ -24,6 +24,11 @@ _UTF8_MARK = codecs.BOM_UTF8
 _UTF16_MARKS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 
 
+def text_start(head: bytes) -> bytes:
+    """What is left of the first bytes of a file behind a byte order mark, white space and NUL bytes."""
+    return head.lstrip(_UTF8_MARK + b" \t\r\n\0")
+
+
 class FileText(FileBytes):
     """One file of text. `num_nul` is known once it was read to its end."""
 

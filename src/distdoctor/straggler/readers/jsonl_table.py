@@ -14,6 +14,7 @@ from distdoctor.straggler.readers.base import Reader, ReadOptions
 from distdoctor.straggler.readers.columns import Role, column_of
 from distdoctor.straggler.readers.csv_table import sureness
 from distdoctor.straggler.readers.file_blocks import MAX_LINE_BYTES, FileBlocks
+from distdoctor.straggler.readers.file_text import text_start
 from distdoctor.straggler.readers.rank_rows import FileRows, rows_of_table
 from distdoctor.straggler.readers.raw_table import RawTable
 from distdoctor.straggler.readers.reading_files import read_each
@@ -52,7 +53,7 @@ Row = dict[str, object]
 
 def sniff(_path: str, head: bytes) -> float:
     """How sure it is that this is JSON with times of steps."""
-    text = head.lstrip(b"\xef\xbb\xbf \t\r\n\0")
+    text = text_start(head)
     if text[:1] not in (b"{", b"["):
         return 0.0
     rows = _first_rows(text)

@@ -28,9 +28,9 @@ from distdoctor.straggler.packed_format import (
 from distdoctor.straggler.readers.base import Reader, ReadOptions
 from distdoctor.straggler.readers.file_bytes import size_of
 from distdoctor.straggler.readers.parquet_support import PARQUET_MAGIC, import_parquet, open_parquet
+from distdoctor.straggler.readers.rank_words import missing_ranks, named_ranks
 from distdoctor.straggler.readers.rows import MAX_VALUES
 from distdoctor.straggler.readers.runs import group_runs
-from distdoctor.units import fold_ints
 
 SOURCE = "distdoctor packed recordings"
 
@@ -251,13 +251,13 @@ def timings_of(files: Sequence[PackedFile], options: ReadOptions) -> tuple[StepT
         notes.append(
             Note(
                 kind=NoteKind.DUPLICATE_RANKS,
-                text=f"rank {fold_ints(twice[:64])} in several packed files; the first one counts",
+                text=f"{named_ranks(twice)} in several packed files; the first one counts",
             )
         )
     ranks = np.array(sorted(places), dtype=np.int64)
     different = {file.head.steps.tobytes(): file.head.steps for file in files}
     steps = np.unique(np.concatenate(list(different.values()))) if different else np.empty(0, np.int64)
-    steps = steps[_wanted(steps, options)]
+    steps = steps[options.wants_each(steps)]
     if not len(ranks) or not len(steps):
         return None, notes
     if len(ranks) * len(steps) > MAX_VALUES:
@@ -268,7 +268,7 @@ def timings_of(files: Sequence[PackedFile], options: ReadOptions) -> tuple[StepT
     for file in files:
         _place_in(file, ranks, steps, options)
     sizes = [file.head.world_size for file in files if file.head.world_size]
-    notes += missing_ranks(ranks, max(sizes, default=None))
+    notes += missing_ranks(ranks.tolist(), max(sizes, default=None))
     timings = StepTimings(
         source=files[0].head.source,
         places=tuple(places[rank] for rank in ranks.tolist()),
@@ -287,7 +287,7 @@ def _place_in(
     if file.own_rows is not None:
         own_ranks = own_ranks[file.own_rows]
     file.rows = _as_slice(np.searchsorted(ranks, own_ranks))
-    is_wanted = _wanted(file.head.steps, options)
+    is_wanted = options.wants_each(file.head.steps)
     own_steps = file.head.steps
     if not np.all(is_wanted):
         file.own_columns = np.flatnonzero(is_wanted)
@@ -299,15 +299,6 @@ def _as_slice(positions: NDArray[np.intp]) -> Rows:
     if len(positions) and positions[-1] - positions[0] == len(positions) - 1:
         return slice(int(positions[0]), int(positions[-1]) + 1)
     return positions
-
-
-def _wanted(steps: NDArray[np.int64], options: ReadOptions) -> NDArray[np.bool_]:
-    wanted = np.ones(len(steps), dtype=bool)
-    if options.first_step is not None:
-        wanted &= steps >= options.first_step
-    if options.last_step is not None:
-        wanted &= steps <= options.last_step
-    return wanted
 
 
 def _is_rectangle(footer: Any, names: Sequence[str], head: PackedHead) -> bool:
@@ -351,21 +342,6 @@ def _started(files: Sequence[PackedFile], steps: NDArray[np.int64]) -> NDArray[n
     began = np.full(len(steps), np.nan)
     began[known] = np.nanmedian(told[:, known], axis=0)
     return began
-
-
-def missing_ranks(ranks: NDArray[np.int64], world_size: int | None) -> list[Note]:
-    """A note of the ranks of a job of `world_size` that are not among `ranks`; none when all are."""
-    if world_size is None or world_size <= len(ranks):
-        return []
-    missing = np.setdiff1d(np.arange(world_size), ranks)
-    shown = fold_ints(missing[:64].tolist()) + ("…" if len(missing) > 64 else "")
-    return [
-        Note(
-            kind=NoteKind.MISSING_RANKS,
-            text=f"{len(missing)} of {world_size} ranks have no file here: {shown}",
-            how="give the files of all ranks; who is not seen cannot be ruled out",
-        )
-    ]
 
 
 PACKED_FILES = Reader(name=SOURCE, sniff=sniff, read=read)

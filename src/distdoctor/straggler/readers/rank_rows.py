@@ -121,16 +121,7 @@ def _steps(
     if not np.all(is_kept):
         file.dropped["rows without a step number"] += int(np.count_nonzero(~is_kept))
     steps = np.where(is_kept, numbers, 0).astype(np.int64)
-    return steps, is_kept & _wanted(steps, options)
-
-
-def _wanted(steps: NDArray[np.int64], options: ReadOptions) -> NDArray[np.bool_]:
-    wanted = np.ones(len(steps), dtype=bool)
-    if options.first_step is not None:
-        wanted &= steps >= options.first_step
-    if options.last_step is not None:
-        wanted &= steps <= options.last_step
-    return wanted
+    return steps, is_kept & options.wants_each(steps)
 
 
 def _values(

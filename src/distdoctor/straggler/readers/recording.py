@@ -23,7 +23,9 @@ from distdoctor.straggler.readers.column_names import Said
 from distdoctor.straggler.readers.column_plan import Key
 from distdoctor.straggler.readers.columns import MAX_RANKS
 from distdoctor.straggler.readers.file_blocks import FileBlocks
+from distdoctor.straggler.readers.file_text import text_start
 from distdoctor.straggler.readers.rank_rows import MAX_MS, MAX_STEP, FileRows, RankRows
+from distdoctor.straggler.readers.rank_words import named_ranks
 from distdoctor.straggler.readers.reading_files import finish
 from distdoctor.straggler.readers.recorded_collectives import RecordedCollectives
 from distdoctor.straggler.readers.recorded_telemetry import telemetry_of
@@ -40,7 +42,6 @@ from distdoctor.straggler.recording_format import (
     TIMING_KEY,
     TIMING_VERSION,
 )
-from distdoctor.units import fold_ints
 
 SOURCE = "distdoctor recordings"
 
@@ -74,7 +75,7 @@ class Parsed:
 
 def sniff(_path: str, head: bytes) -> float:
     """A recording says so in its first key."""
-    first = head.lstrip(b"\xef\xbb\xbf \r\n\t\0").partition(b"\n")[0][:4096]
+    first = text_start(head).partition(b"\n")[0][:4096]
     is_ours = first[:1] == b"{" and (
         b'"%s"' % TIMING_KEY.encode() in first or b'"%s"' % COLLECTIVES_KEY.encode() in first
     )
@@ -245,10 +246,7 @@ def _rows_of_part(
         is_kept = (numbers >= 0) & (numbers < MAX_STEP) & (numbers == np.floor(numbers))
     if not np.all(is_kept):
         file.dropped["rows without a step number"] += int(np.count_nonzero(~is_kept))
-    if options.first_step is not None:
-        is_kept &= numbers >= options.first_step
-    if options.last_step is not None:
-        is_kept &= numbers <= options.last_step
+    is_kept &= options.wants_each(numbers)
     if not np.any(is_kept):
         return None
     table = table if np.all(is_kept) else table[is_kept]
@@ -358,15 +356,16 @@ class _Oddities:
             yield Note(kind=NoteKind.DROPPED_VALUES, text=f"{self._num_bad:,} broken lines were left out")
         if self._restarts:
             yield Note(
-                kind=NoteKind.RESTARTED, text=f"ranks {fold_ints(list(self._restarts))} were restarted"
+                kind=NoteKind.RESTARTED,
+                text=f"{named_ranks(self._restarts)} {'were' if len(self._restarts) > 1 else 'was'} restarted",
             )
         if self._no_collectives:
             yield Note(
                 kind=NoteKind.NOT_COLLECTIVE,
-                text=f"the recorder saw no collectives on rank {fold_ints(self._no_collectives)}",
+                text=f"the recorder saw no collectives on {named_ranks(self._no_collectives)}",
             )
         for text, ranks in self._told.items():
-            yield Note(kind=NoteKind.LIMITED, text=f"the recorder of rank {fold_ints(ranks)} says: {text}")
+            yield Note(kind=NoteKind.LIMITED, text=f"the recorder of {named_ranks(ranks)} says: {text}")
 
 
 RECORDINGS = Reader(name=SOURCE, sniff=sniff, read=read)

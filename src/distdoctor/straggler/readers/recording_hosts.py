@@ -6,6 +6,7 @@ import msgspec
 
 from distdoctor.errors import InputError
 from distdoctor.evidence import read_head
+from distdoctor.straggler.readers.file_text import text_start
 from distdoctor.straggler.recording_format import COLLECTIVES_KEY
 
 
@@ -41,7 +42,7 @@ def by_host(paths: list[str]) -> list[list[str]]:
 
 def _header(path: str) -> dict[str, object]:
     try:
-        line = read_head(path).lstrip(b"\xef\xbb\xbf \r\n\t\0").partition(b"\n")[0]
+        line = text_start(read_head(path)).partition(b"\n")[0]
         found = msgspec.json.decode(line)
     except (InputError, msgspec.DecodeError, RecursionError, ValueError):
         return {}

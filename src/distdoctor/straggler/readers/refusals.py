@@ -13,6 +13,7 @@ from distdoctor.report.model import InputFile
 from distdoctor.straggler.facts.reading import Reading
 from distdoctor.straggler.readers.base import Reader, ReadOptions
 from distdoctor.straggler.readers.file_bytes import size_of
+from distdoctor.straggler.readers.file_text import text_start
 
 # What a reader that knows a kind better (a trace in JSON, a table in Parquet) outbids.
 SURE = 0.96
@@ -37,7 +38,7 @@ def _ends(*endings: str) -> Callable[[str], bool]:
 
 
 def _is_json(head: bytes) -> bool:
-    return head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{"
+    return text_start(head)[:1] == b"{"
 
 
 _SCHEMA = re.compile(rb'"schema"\s*:\s*"\d+\.\d+')

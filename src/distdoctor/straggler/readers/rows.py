@@ -13,7 +13,7 @@ from distdoctor.straggler.facts.places import Place
 from distdoctor.straggler.facts.reading import Note, NoteKind
 from distdoctor.straggler.facts.sections import Section
 from distdoctor.straggler.facts.steps import StepTimings, Times
-from distdoctor.units import fold_ints
+from distdoctor.straggler.readers.rank_words import missing_ranks, named_ranks
 
 # Values of one array of ranks × steps. 16,384 ranks × 5,000 steps are 82 million; four times that is 1.3 GB a section.
 MAX_VALUES = 330_000_000
@@ -141,18 +141,10 @@ class StepRows:
         if again:
             self.note(
                 NoteKind.RESTARTED,
-                f"rank{'s' if len(again) > 1 else ''} {fold_ints(list(again))} tell{'' if len(again) > 1 else 's'} "
+                f"{named_ranks(again)} tell{'' if len(again) > 1 else 's'} "
                 f"up to {max(again.values())} steps twice, as after a restart; the later rows count",
             )
-        if world_size is not None and world_size > len(ranks):
-            known = set(ranks)
-            missing = [rank for rank in range(world_size) if rank not in known]
-            shown = fold_ints(missing[:64]) + ("…" if len(missing) > 64 else "")
-            self.note(
-                NoteKind.MISSING_RANKS,
-                f"{len(missing)} of {world_size} ranks have no file here: {shown}",
-                how="give the files of all ranks; who is not seen cannot be ruled out",
-            )
+        self._notes += missing_ranks(ranks, world_size)
         if len(set(self.world_sizes)) > 1:
             self.note(
                 NoteKind.WORLD_CHANGED,
@@ -161,18 +153,16 @@ class StepRows:
         partial = [rank for rank, each in joined.items() if len(each.steps) < 0.9 * len(steps)]
         if partial and len(ranks) > 1:
             fewest = min(len(joined[rank].steps) for rank in partial)
-            shown = fold_ints(partial[:64]) + ("…" if len(partial) > 64 else "")
             self.note(
                 NoteKind.DROPPED_VALUES,
-                f"rank{'s' if len(partial) > 1 else ''} {shown} lack{'' if len(partial) > 1 else 's'} steps that "
+                f"{named_ranks(partial)} lack{'' if len(partial) > 1 else 's'} steps that "
                 f"others have (the fewest: {fewest} of {len(steps)})",
             )
         back = [rank for rank, each in joined.items() if each.clock_back]
         if back:
             self.note(
                 NoteKind.CLOCK_JUMP,
-                f"the clock of rank{'s' if len(back) > 1 else ''} {fold_ints(back[:64])} went back; durations do "
-                "not depend on it, times of day do",
+                f"the clock of {named_ranks(back)} went back; durations do not depend on it, times of day do",
             )
 
 

@@ -17,6 +17,7 @@ from distdoctor.straggler.readers.column_names import Said
 from distdoctor.straggler.readers.column_plan import Key
 from distdoctor.straggler.readers.mixed_times import Decision, Use, decide
 from distdoctor.straggler.readers.rank_rows import FileRows, RankRows
+from distdoctor.straggler.readers.rank_words import named_ranks
 from distdoctor.straggler.readers.rows import StepRows
 from distdoctor.straggler.readers.runs import MAX_REPEATED_SHARE, Run, group_runs, overlap
 from distdoctor.units import fold_ints
@@ -187,7 +188,7 @@ def _notes_of_files_of_ranks(run: Run[FileRows]) -> list[Note]:
 
 def _ranks(ranks: Sequence[int]) -> str:
     """ "rank 3 is", "ranks 0-3 are"."""
-    return f"ranks {fold_ints(list(ranks[:64]))} are" if len(ranks) > 1 else f"rank {ranks[0]} is"
+    return f"{named_ranks(ranks)} {'are' if len(ranks) > 1 else 'is'}"
 
 
 def _series(files: Sequence[FileRows], source: str) -> tuple[list[JobSeries], list[Note]]:

@@ -27,6 +27,7 @@ from distdoctor.straggler.readers.column_names import Said
 from distdoctor.straggler.readers.column_plan import Key
 from distdoctor.straggler.readers.columns import MAX_RANKS, rank_in_path
 from distdoctor.straggler.readers.file_blocks import FileBlocks
+from distdoctor.straggler.readers.file_text import text_start
 from distdoctor.straggler.readers.rank_rows import MAX_MS, MAX_STEP, FileRows, RankRows
 from distdoctor.straggler.readers.reading_files import finish
 from distdoctor.units import fold_ints
@@ -81,7 +82,7 @@ _decode = msgspec.json.Decoder(_Line).decode
 
 def sniff(_path: str, head: bytes) -> float:
     """Lines with the names of TorchTitan's logger."""
-    if head.lstrip(b"\xef\xbb\xbf \r\n\t\0")[:1] != b"{":
+    if text_start(head)[:1] != b"{":
         return 0.0
     has_name = b'"log_type_name"' in head
     return 0.95 if has_name and (b'"time_us"' in head or b'"time_ms"' in head) else 0.0

@@ -68,7 +68,7 @@ def collect_rows(
         if is_p2p:
             seq[row] = -1  # torch counts sends and receives apart from collectives
     step = _steps(took, labels.step_numbers)
-    wanted = np.array([step < 0 or options.wants(step) for step in step.tolist()], dtype=bool)
+    wanted = (step < 0) | options.wants_each(step)
     if options.first_step is not None or options.last_step is not None:
         wanted &= step >= 0
     keep = (group >= 0) & (took.at >= 0) & wanted

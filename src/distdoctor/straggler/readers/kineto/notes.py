@@ -9,6 +9,7 @@ from distdoctor.straggler.facts.reading import Note, NoteKind
 from distdoctor.straggler.facts.sections import Section
 from distdoctor.straggler.readers.kineto.match import MAX_ROWS
 from distdoctor.straggler.readers.kineto.trace import Trace
+from distdoctor.straggler.readers.rank_words import named_ranks
 from distdoctor.units import fold_ints
 
 # Names of files that a note lists.
@@ -168,7 +169,7 @@ def _ranks(traces: Sequence[Trace]) -> str:
     ranks = sorted({trace.rank for trace in traces if trace.rank is not None})
     if not ranks:
         return _files(traces)
-    return f"rank{'s' if len(ranks) > 1 else ''} {fold_ints(ranks[:64])}" + ("…" if len(ranks) > 64 else "")
+    return named_ranks(ranks)
 
 
 def _do(traces: Sequence[Trace]) -> str:

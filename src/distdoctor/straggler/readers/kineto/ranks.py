@@ -10,7 +10,7 @@ import numpy as np
 
 from distdoctor.straggler.facts.reading import Note, NoteKind
 from distdoctor.straggler.readers.kineto.trace import Trace
-from distdoctor.units import fold_ints
+from distdoctor.straggler.readers.rank_words import named_ranks
 
 # `rank-3.json`, `rank3_trace.json`, `worker3_step_12.169.pt.trace.json`, `trace_rank_3.json.gz`, `rank_3/trace.json`.
 _NAMED = re.compile(r"(?<![a-z])(?:rank|worker)[-_ .]?(\d{1,6})(?!\d)", re.IGNORECASE)
@@ -99,11 +99,10 @@ def one_of_each(traces: Sequence[Trace]) -> tuple[list[Trace], list[tuple[Trace,
 
 def _note_again(again: list[int], dropped: list[tuple[Trace, str]]) -> Note:
     ranks = sorted(set(again))
-    shown = fold_ints(ranks[:64]) + ("…" if len(ranks) > 64 else "")
     first = dropped[0][0]
     return Note(
         kind=NoteKind.DUPLICATE_RANKS,
-        text=f"rank{'s' if len(ranks) > 1 else ''} {shown} {'have' if len(ranks) > 1 else 'has'} several traces of the "
+        text=f"{named_ranks(ranks)} {'have' if len(ranks) > 1 else 'has'} several traces of the "
         f"same steps; the later ones are used, not `{PurePath(first.path).name}`"
         + (f" and {len(dropped) - 1} others" if len(dropped) > 1 else ""),
         how="give the traces of one run",

@@ -16,6 +16,7 @@ from distdoctor.straggler.facts.sections import Section
 from distdoctor.straggler.facts.steps import StepTimings
 from distdoctor.straggler.readers.base import ReadOptions
 from distdoctor.straggler.readers.file_bytes import size_of
+from distdoctor.straggler.readers.file_text import text_start
 from distdoctor.straggler.readers.kineto.groups import Registry
 from distdoctor.straggler.readers.kineto.match import MAX_ROWS, SOURCE, Rows, match
 from distdoctor.straggler.readers.kineto.notes import notes_of
@@ -43,7 +44,7 @@ _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 
 def sniff(path: str, head: bytes) -> float:
     """How surely a file is a Kineto trace, by its first bytes: execution traces and other JSON are 0."""
-    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    text = text_start(head)
     if not text.startswith(b"{") or head[257:262] == b"ustar":
         return 0.0
     is_named = path.lower().endswith((".pt.trace.json", ".pt.trace.json.gz"))

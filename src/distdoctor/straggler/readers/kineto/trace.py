@@ -12,6 +12,7 @@ from distdoctor.errors import InputError
 from distdoctor.report.model import InputFile
 from distdoctor.straggler.readers.base import ReadOptions
 from distdoctor.straggler.readers.file_bytes import FileBytes
+from distdoctor.straggler.readers.file_text import text_start
 from distdoctor.straggler.readers.kineto.blocks import Blocks
 from distdoctor.straggler.readers.kineto.collect import Labels, Took, collect_rows, places_of
 from distdoctor.straggler.readers.kineto.decode import decode_events, is_list
@@ -96,7 +97,7 @@ def read_trace(
             break
     if num_lost and not gatherer.num_torch_events:
         raise InputError(f"`{path}`: none of its events can be read")
-    if not gatherer.num_torch_events or not blocks.head.strip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
+    if not gatherer.num_torch_events or not text_start(blocks.head).startswith(b"{"):
         raise InputError(f"`{path}` is no trace of PyTorch's profiler")
     header = parse_header(blocks.head, blocks.tail)
     rank = header.rank if header.rank is not None else rank_of_name
@@ -160,7 +161,7 @@ def _digest(
         rows, num_unpaired, num_left_out = collect_rows(
             took, labels, options, has_p2p_calls=gatherer.has_p2p_calls, max_rows=max_rows
         )
-    wanted = np.array([options.wants(step) for step in windows.numbers.tolist()], dtype=bool)
+    wanted = options.wants_each(windows.numbers)
     return Trace(
         input_file=input_file,
         # Groups of thousands of ranks are not kept for each of a thousand traces.

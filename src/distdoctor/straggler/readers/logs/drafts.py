@@ -130,11 +130,7 @@ class Draft:
         for index, (start, end) in enumerate(
             zip(self.attempts, [*self.attempts[1:], len(steps)], strict=True)
         ):
-            kept = np.arange(start, end)
-            if options.first_step is not None:
-                kept = kept[steps[kept] >= options.first_step]
-            if options.last_step is not None:
-                kept = kept[steps[kept] <= options.last_step]
+            kept = np.arange(start, end)[options.wants_each(steps[start:end])]
             if not len(kept):
                 continue
             built.append(

@@ -137,7 +137,7 @@ class MegatronStragglers(LogFormat):
             steps = np.array(pairs.steps, dtype=np.int64)
             if not numbered:
                 steps = np.arange(1, len(steps) + 1, dtype=np.int64)
-            kept = np.array([step >= 0 and options.wants(step) for step in steps.tolist()], dtype=bool)
+            kept = (steps >= 0) & options.wants_each(steps)
             if not kept.any():
                 continue
             quantity = _QUANTITIES[key]

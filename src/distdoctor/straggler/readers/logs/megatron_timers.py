@@ -219,11 +219,7 @@ class MegatronTimers(LogFormat):
             steps = np.array(timer.steps, dtype=np.int64)
             if not numbered:
                 steps = np.arange(1, len(steps) + 1, dtype=np.int64)
-            kept = steps >= 0
-            if options.first_step is not None:
-                kept &= steps >= options.first_step
-            if options.last_step is not None:
-                kept &= steps <= options.last_step
+            kept = (steps >= 0) & options.wants_each(steps)
             if not kept.any():
                 continue
             found.append(

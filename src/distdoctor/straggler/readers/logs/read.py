@@ -13,7 +13,7 @@ from distdoctor.straggler.facts.reading import Note, NoteKind, Reading, join
 from distdoctor.straggler.facts.sections import Section
 from distdoctor.straggler.facts.series import JobSeries
 from distdoctor.straggler.readers.base import Reader, ReadOptions
-from distdoctor.straggler.readers.file_text import FileText
+from distdoctor.straggler.readers.file_text import FileText, text_start
 from distdoctor.straggler.readers.logs.deepspeed import DeepSpeed
 from distdoctor.straggler.readers.logs.dlrover import DlRover
 from distdoctor.straggler.readers.logs.formats import Context, FileFacts, LogFormat, RankWall
@@ -74,7 +74,7 @@ def sniff_trainer_log(path: str, head: bytes) -> float:
         return SURE if values > 1 else LIKELY
     if any(not facts.is_empty for _, facts in found):
         return A_LIMIT
-    if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"["):
+    if text_start(head)[:1] in (b"{", b"["):
         return 0.0
     return SOME_LOG if path.lower().removesuffix(".gz").endswith(_LOG_NAMES) else SOME_TEXT
 

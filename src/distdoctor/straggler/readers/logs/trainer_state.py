@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import msgspec
 
 from distdoctor.errors import InputError
-from distdoctor.evidence import read_evidence
 from distdoctor.report.model import InputFile
 from distdoctor.straggler.facts.reading import Note, NoteKind, Reading
 from distdoctor.straggler.facts.series import JobSeries, SeriesKind
 from distdoctor.straggler.readers.base import Reader, ReadOptions
+from distdoctor.straggler.readers.file_text import FileText, text_start
 from distdoctor.straggler.readers.logs.drafts import Draft, Row
 from distdoctor.straggler.readers.logs.formats import RECORD
 
@@ -24,7 +24,7 @@ _MAX_BYTES = 256 << 20
 
 def sniff_trainer_state(_path: str, head: bytes) -> float:
     """0 to 1: the file is HF Trainer's state."""
-    if not head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
+    if not text_start(head).startswith(b"{"):
         return 0.0
     names = (b'"log_history"', b'"global_step"', b'"is_world_process_zero"', b'"best_metric"', b'"max_steps"')
     found = sum(name in head for name in names)
@@ -37,13 +37,13 @@ def read_trainer_state(paths: Sequence[str], options: ReadOptions) -> Reading:
     notes: list[Note] = []
     series: list[JobSeries] = []
     for path in paths:
+        file = FileText(path, max_bytes=_MAX_BYTES)
         try:
-            evidence = read_evidence(path, keep_bytes=_MAX_BYTES)
-            history = _history(evidence.text)
+            history = _history(file.whole())
         except InputError as error:
-            inputs.append(InputFile(path=path, kind=KIND, read=False, why_not=error.message))
+            inputs.append(file.input_file(KIND, error.in_one_line))
             continue
-        inputs.append(evidence.input_file(KIND))
+        inputs.append(file.input_file(KIND))
         series += _evaluations(path, history, options)
         runtime = next(
             (entry["train_runtime"] for entry in reversed(history) if "train_runtime" in entry), None
@@ -59,9 +59,9 @@ def read_trainer_state(paths: Sequence[str], options: ReadOptions) -> Reading:
     return Reading(series=tuple(series), notes=tuple(notes), inputs=tuple(inputs))
 
 
-def _history(text: str) -> list[dict[str, object]]:
+def _history(text: bytes) -> list[dict[str, object]]:
     try:
-        state = msgspec.json.decode(text.encode())
+        state = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         raise InputError(f"it is no whole JSON: {error}") from None
     history = state.get("log_history") if isinstance(state, dict) else None

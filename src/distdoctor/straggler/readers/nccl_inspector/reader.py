@@ -13,10 +13,11 @@ from distdoctor.straggler.facts.collectives import CollectiveTimings
 from distdoctor.straggler.facts.reading import Note, NoteKind, Reading
 from distdoctor.straggler.readers.base import Reader, ReadOptions
 from distdoctor.straggler.readers.file_lines import FileLines
+from distdoctor.straggler.readers.file_text import text_start
 from distdoctor.straggler.readers.nccl_inspector.ranks import Run, find_runs
 from distdoctor.straggler.readers.nccl_inspector.records import Records, read_records
 from distdoctor.straggler.readers.nccl_inspector.timings import Columns, columns_of, timings_of
-from distdoctor.units import fold_ints
+from distdoctor.straggler.readers.rank_words import missing_ranks
 
 NAME = "NCCL Inspector logs"
 
@@ -30,7 +31,7 @@ def sniff(path: str, head: bytes) -> float:  # noqa: ARG001 - every sniffer is a
     """How sure that `head` begins a log of NCCL Inspector."""
     if b'"inspector_output_format_version"' in head and b'"header"' in head:
         return 0.98
-    if head.lstrip().startswith((b'{"coll_perf":', b'{"p2p_perf":', b'{"header":')) and (
+    if text_start(head).startswith((b'{"coll_perf":', b'{"p2p_perf":', b'{"header":')) and (
         b'"coll_exec_time_us"' in head or b'"p2p_exec_time_us"' in head
     ):
         return 0.95
@@ -128,16 +129,7 @@ def _notes_on_run(run: Run, num_twice: int, num_unplaced: int) -> list[Note]:
                 f"{run.contradicted_by} numbers otherwise may have another rank in the launcher's count",
             )
         )
-    if run.world_size is not None and run.world_size > len(run.places):
-        missing = [rank for rank in range(run.world_size) if rank not in run.places]
-        shown = fold_ints(missing[:64]) + ("…" if len(missing) > 64 else "")
-        notes.append(
-            Note(
-                kind=NoteKind.MISSING_RANKS,
-                text=f"{len(missing)} of {run.world_size} ranks have no record here: {shown}",
-                how="give the files of all hosts; who is not seen cannot be ruled out",
-            )
-        )
+    notes += missing_ranks(run.places, run.world_size, what="record")
     if num_twice:
         notes.append(
             Note(

@@ -8,6 +8,7 @@ from pathlib import PurePath
 import yaml
 
 from distdoctor.errors import InputError
+from distdoctor.straggler.readers.file_text import text_start
 
 MAX_META_BYTES = 64 * 1024
 
@@ -45,7 +46,7 @@ def looks_like_meta(head: bytes) -> bool:
 
 def looks_like_results(head: bytes) -> bool:
     """Whether text begins a result of StragglerAnalysis."""
-    return head.lstrip()[:1] == b"{" and any(all(key in head for key in keys) for keys in _RESULTS)
+    return text_start(head)[:1] == b"{" and any(all(key in head for key in keys) for keys in _RESULTS)
 
 
 def parse_meta(data: bytes, path: str) -> JobMeta:

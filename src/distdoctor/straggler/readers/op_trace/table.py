@@ -144,10 +144,7 @@ def _ops_of(batch: Any, options: ReadOptions) -> Ops:
         good &= (dp >= -1) & (dp < MAX_RANKS) & (stage >= -1) & (stage < MAX_RANKS)
         good &= (np.abs(start) < MAX_TIME) & (duration >= 0) & (duration < MAX_TIME) & (optype >= 0)
     num_dropped = int(len(good) - np.count_nonzero(good))
-    if options.first_step is not None:
-        good &= step >= options.first_step
-    if options.last_step is not None:
-        good &= step <= options.last_step
+    good &= options.wants_each(step)
     return Ops(
         rank=rank[good].astype(np.int32),
         dp=dp[good].astype(np.int32),

@@ -25,8 +25,8 @@ from distdoctor.straggler.readers.op_trace.kinds import COMM, COMPUTE, PARTS, is
 from distdoctor.straggler.readers.op_trace.meta import JobMeta
 from distdoctor.straggler.readers.op_trace.table import Ops
 from distdoctor.straggler.readers.op_trace.waits import Floats, Ints, covered, waiting
+from distdoctor.straggler.readers.rank_words import named_ranks, shown_ranks
 from distdoctor.straggler.readers.rows import MAX_VALUES, StepRows
-from distdoctor.units import fold_ints
 
 SOURCE = "pipeline operation traces"
 
@@ -279,12 +279,11 @@ def _note_on_gaps(workers: _Workers, sections: dict[Section, Times]) -> list[Not
     ranks = workers.rank[share > MAX_GAP_SHARE]
     if not len(ranks):
         return []
-    shown = fold_ints(ranks[:64].tolist()) + ("…" if len(ranks) > 64 else "")
     return [
         Note(
             kind=NoteKind.LIMITED,
             text=f"up to {100 * float(share.max()):.0f} % of a step lies in no recorded operation on "
-            f"rank{'s' if len(ranks) > 1 else ''} {shown}: who waits there is not seen to wait",
+            f"{named_ranks(ranks.tolist())}: who waits there is not seen to wait",
         )
     ]
 
@@ -324,7 +323,7 @@ def _notes_on_meta(workers: _Workers, meta: JobMeta | None) -> list[Note]:
                 kind=NoteKind.MISSING_RANKS,
                 text=f"{expected - len(rank)} of {expected} workers have no rows"
                 + (f": {', '.join(lacking)}" if lacking else "")
-                + f" (there are ranks {fold_ints(rank[:64].tolist())}{'…' if len(rank) > 64 else ''})",
+                + f" (there are ranks {shown_ranks(rank.tolist())})",
                 how="give the trace of all workers; who is not seen cannot be ruled out",
             )
         )

@@ -14,11 +14,11 @@ import re
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 
 import numpy as np
 
 from distdoctor.errors import InputError
+from distdoctor.straggler.readers.clock_values import parse_iso
 from distdoctor.straggler.readers.file_lines import FileLines
 from distdoctor.straggler.readers.prometheus.labels import parse_labels, parse_series
 from distdoctor.straggler.readers.prometheus.samples import MAX_SAMPLES, MAX_SERIES, Samples
@@ -29,10 +29,6 @@ _VALUES = ("value", "_value", "val")
 _LABELS = ("labels", "tags", "label")
 
 _EMPTY = ("", "null", "nan", "undefined", "none", "-", "na", "n/a")
-_ISO = re.compile(
-    r"(\d{4}-\d{2}-\d{2})[T ](\d{2}:\d{2}(?::\d{2})?)(\.\d{1,9})?\s*(Z|[+-]\d{2}:?\d{2})?", re.IGNORECASE
-)
-
 # A line of what an exporter serves is no header.
 _SAMPLE = re.compile(r"[a-zA-Z_:][\w:]*\{.*\}\s+\S+(?:\s+\d+)?\s*")
 
@@ -93,24 +89,13 @@ class _Times:
         return math.nan
 
     def _date(self, text: str) -> float:
-        match = _ISO.fullmatch(text)
-        if match is None:
+        parsed = parse_iso(text)
+        if parsed is None:
             self.num_bad += 1
             return math.nan
-        clock = match[2] if match[2].count(":") == 2 else match[2] + ":00"
-        zone = (match[4] or "").upper()
-        try:
-            moment = datetime.fromisoformat(f"{match[1]}T{clock}")
-            if zone and zone != "Z":
-                digits = zone.replace(":", "")
-                moment = datetime.fromisoformat(f"{match[1]}T{clock}{digits[:3]}:{digits[3:]}")
-            else:
-                self.without_zone += not zone
-                moment = moment.replace(tzinfo=timezone.utc)
-            return moment.timestamp() + float(match[3] or 0)
-        except (ValueError, OverflowError):
-            self.num_bad += 1
-            return math.nan
+        seconds, has_zone = parsed
+        self.without_zone += not has_zone
+        return seconds
 
 
 def read_csv(file: FileLines, samples: Samples) -> None:

@@ -15,7 +15,7 @@ from distdoctor.straggler.facts.telemetry import Telemetry
 from distdoctor.straggler.readers.base import Reader, ReadOptions
 from distdoctor.straggler.readers.file_bytes import size_of
 from distdoctor.straggler.readers.file_lines import FileLines
-from distdoctor.straggler.readers.file_text import FileText
+from distdoctor.straggler.readers.file_text import FileText, text_start
 from distdoctor.straggler.readers.prometheus.api_json import MAX_JSON_BYTES, read_json
 from distdoctor.straggler.readers.prometheus.csv_tables import (
     begins_with_time,
@@ -56,7 +56,7 @@ def sniff(path: str, head: bytes) -> float:  # noqa: ARG001 - every sniffer is a
 
 
 def _is_json(head: bytes) -> bool:
-    return head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"[")
+    return text_start(head)[:1] in (b"{", b"[")
 
 
 def read(paths: Sequence[str], options: ReadOptions) -> Reading:

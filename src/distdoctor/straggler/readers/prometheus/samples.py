@@ -15,7 +15,7 @@ from distdoctor.straggler.facts.series import ToolClaim
 from distdoctor.straggler.facts.telemetry import GpuSeries, Metric
 from distdoctor.straggler.readers.prometheus.labels import gpu_of, is_slice, job_of, pod_of
 from distdoctor.straggler.readers.prometheus.metrics import NCCL_INSPECTOR, XPU_TIMER, Meaning, meaning_of
-from distdoctor.units import fold_ints
+from distdoctor.straggler.readers.rank_words import named_ranks
 
 # Series of one file: 16,384 GPUs of some ten metrics. Our own limit.
 MAX_SERIES = 250_000
@@ -214,7 +214,7 @@ class Samples:
         return [
             ToolClaim(
                 tool="xpu_timer",
-                text=f"XPU_TIMER_COMMON_HANG is 1 on rank{'s' if len(ranks) > 1 else ''} {fold_ints(ranks)} of "
+                text=f"XPU_TIMER_COMMON_HANG is 1 on {named_ranks(ranks)} of "
                 f"{len(self.hanging)}: the job hangs there",
                 path=self.path,
                 ranks=tuple(ranks),
