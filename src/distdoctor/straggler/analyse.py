@@ -18,6 +18,7 @@ from distdoctor.straggler.analysis.collectives.wait_matrix import WaitMatrix, wa
 from distdoctor.straggler.analysis.peers import WAITING_SET
 from distdoctor.straggler.analysis.ranks.judge import judge
 from distdoctor.straggler.checks.series.findings import analysed, primary_series
+from distdoctor.straggler.column_medians import column_medians
 from distdoctor.straggler.facts.collectives import CollectiveTimings
 from distdoctor.straggler.facts.places import Place
 from distdoctor.straggler.facts.reading import Note, NoteKind, Reading
@@ -202,7 +203,4 @@ def _job_steps(sections: Mapping[Section, Times]) -> NDArray[np.float64] | None:
         return None
     walls = sections[Section.STEP]
     sample = walls[:: max(1, len(walls) // 64)]
-    known = np.isfinite(sample).any(axis=0)
-    values = np.full(sample.shape[1], np.nan)
-    values[known] = np.nanmedian(sample[:, known], axis=0)
-    return values
+    return column_medians(sample).astype(np.float64)

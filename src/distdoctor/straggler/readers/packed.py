@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from distdoctor.errors import InputError
 from distdoctor.report.model import InputFile
+from distdoctor.straggler.column_medians import column_medians
 from distdoctor.straggler.facts.places import Place
 from distdoctor.straggler.facts.reading import Note, NoteKind, Reading
 from distdoctor.straggler.facts.sections import Section
@@ -336,12 +337,7 @@ def _started(files: Sequence[PackedFile], steps: NDArray[np.int64]) -> NDArray[n
         started = file.started()
         if started is not None:
             told[row, file.columns] = started if file.own_columns is None else started[file.own_columns]
-    known = ~np.all(np.isnan(told), axis=0)
-    if not np.any(known):
-        return None
-    began = np.full(len(steps), np.nan)
-    began[known] = np.nanmedian(told[:, known], axis=0)
-    return began
+    return None if np.all(np.isnan(told)) else column_medians(told)
 
 
 PACKED_FILES = Reader(name=SOURCE, sniff=sniff, read=read)

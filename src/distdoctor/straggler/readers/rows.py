@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from distdoctor.errors import InputError
+from distdoctor.straggler.column_medians import column_medians
 from distdoctor.straggler.facts.places import Place
 from distdoctor.straggler.facts.reading import Note, NoteKind
 from distdoctor.straggler.facts.sections import Section
@@ -202,7 +203,4 @@ def _started(all_ranks: list[_Ordered], steps: NDArray[np.int64]) -> NDArray[np.
     told = np.full((len(tellers), len(steps)), np.nan)
     for row, each in enumerate(tellers):
         told[row, np.searchsorted(steps, each.steps)] = each.started_s
-    known = ~np.all(np.isnan(told), axis=0)
-    began = np.full(len(steps), np.nan)
-    began[known] = np.nanmedian(told[:, known], axis=0)
-    return began
+    return column_medians(told)

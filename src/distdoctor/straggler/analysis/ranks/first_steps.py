@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from distdoctor.straggler.column_medians import column_medians
 from distdoctor.straggler.facts.steps import Times
 
 # Steps at the start that take so much longer than usual are warm-up; at most a tenth of the run, or ten steps of a
@@ -22,16 +22,9 @@ def num_warm_up(own: Times) -> int:
     if num_steps < _MIN_TO_SPARE:
         return 0
     sample = own[:: max(1, len(own) // 64)]
-    usual = _columns_median(sample)
+    usual = column_medians(sample)
     level = float(np.nanmedian(usual)) if np.isfinite(usual).any() else float("nan")
     limit = max(int(num_steps * MAX_SHARE), MAX_STEPS if num_steps >= 6 * MAX_STEPS else 1)
     slow = ~(usual[:limit] <= SLOW_START * level)
     settled = np.flatnonzero(~slow)
     return max(1, int(settled[0]) if len(settled) else limit)
-
-
-def _columns_median(sample: Times) -> NDArray[np.float32]:
-    known = np.isfinite(sample).any(axis=0)
-    usual = np.full(sample.shape[1], np.nan, dtype=np.float32)
-    usual[known] = np.nanmedian(sample[:, known], axis=0)
-    return usual

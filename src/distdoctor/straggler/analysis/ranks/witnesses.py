@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from distdoctor.straggler.analysis.peer_median import SAMPLED_PEERS, median_of_others, row_medians
 from distdoctor.straggler.analysis.peers import MIN_PEERS, Peers
 from distdoctor.straggler.analysis.ranks.effects import MAD_TO_SD, MEDIAN_SE
+from distdoctor.straggler.column_medians import column_medians
 from distdoctor.straggler.facts.sections import Role, Section, role_of
 from distdoctor.straggler.facts.steps import Times
 
@@ -29,7 +30,7 @@ def deficit(times: Times, peers: Peers, row: int, columns: Columns) -> float | N
     if not len(others) or not len(columns):
         return None
     with np.errstate(invalid="ignore"):
-        usual = _median_columns(times[np.ix_(others, columns)])
+        usual = column_medians(times[np.ix_(others, columns)])
         difference = usual - times[row, columns]
     known = difference[np.isfinite(difference)]
     return float(np.median(known)) if len(known) else None
@@ -54,7 +55,7 @@ def section_excess(
             if not len(others):
                 continue
             mine = times[row, columns]
-            usual = _median_columns(times[np.ix_(others, columns)])
+            usual = column_medians(times[np.ix_(others, columns)])
             if section is Section.GC:
                 # Collections are rare: in most steps the median of peers is nothing.
                 mine, usual = (
@@ -92,13 +93,6 @@ def _peer_rows(peers: Peers, row: int) -> NDArray[np.intp]:
     rows = peers.members(int(peers.group_of[row]))
     rows = rows[:: max(1, len(rows) // SAMPLED_PEERS)]
     return np.asarray(rows[rows != row])
-
-
-def _median_columns(block: Times) -> Times:
-    known = np.isfinite(block).any(axis=0)
-    medians = np.full(block.shape[1], np.nan, dtype=np.float32)
-    medians[known] = np.nanmedian(block[:, known], axis=0)
-    return medians
 
 
 def _mean_columns(block: Times) -> Times:
