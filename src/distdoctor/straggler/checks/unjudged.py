@@ -8,11 +8,17 @@ from distdoctor.straggler.analysed import Analysed, Judged
 from distdoctor.straggler.analysis.peers import MIN_PEERS
 from distdoctor.straggler.analysis.ranks.gates import MIN_STEPS
 from distdoctor.straggler.analysis.ranks.judgement import Gate
+from distdoctor.straggler.analysis.ranks.kinds import TwoKinds
 from distdoctor.straggler.analysis.ranks.own_time import Basis
 from distdoctor.straggler.checks.base import RECORD
-from distdoctor.straggler.words import percent
+from distdoctor.straggler.words import percent, ranks_words
 
 _ALL_RANKS = "give the files of all ranks"
+
+_TELL_MESH = "tell the mesh, outermost first: `--mesh pp=4,dp=8,tp=2`"
+
+# Ranks that differ by so many standard errors of one rank differ by themselves, and not by noise. Our own threshold.
+_MUCH_SPREAD = 3.0
 
 # Below this a threshold says little: an effect twice as large would still be hidden. Our own bound.
 MAX_USEFUL_THRESHOLD = 0.25
@@ -64,13 +70,12 @@ def why_silence_says_nothing(judged: Judged) -> tuple[str, str | None] | None:
         return (
             f"a group of {len(judgement.pattern.ranks)} ranks takes longer ({judgement.pattern.shape.value}): a "
             "pipeline stage, another kind of GPU, or slow hosts",
-            "tell the mesh, outermost first: `--mesh pp=4,dp=8,tp=2`",
+            _TELL_MESH,
         )
+    if judgement.kinds is not None and not judgement.accused and not judgement.hosts:
+        return _two_kinds(judged, judgement.kinds)
     if judgement.threshold.value > MAX_USEFUL_THRESHOLD:
-        return (
-            f"too noisy: only a rank that is {percent(judgement.threshold.value)} slower could be told",
-            f"record more steps: {RECORD}",
-        )
+        return _too_coarse(judged)
     lead = next((each for each in judgement.suspects if set(each.failed) - {Gate.SHARE}), None)
     if lead is not None and not judgement.accused and not judgement.hosts:
         return (
@@ -86,6 +91,36 @@ def why_silence_says_nothing(judged: Judged) -> tuple[str, str | None] | None:
             _ALL_RANKS,
         )
     return None
+
+
+def _two_kinds(judged: Judged, kinds: TwoKinds) -> tuple[str, str]:
+    ranks = ranks_words([judged.timings.places[row].rank for row in kinds.longer], max_characters=24)
+    takes = f"{ranks} of {kinds.num_ranks} that should be alike take {percent(kinds.apart)} longer"
+    if judged.judgement.peers.known:
+        return (
+            f"{takes}: two kinds of GPU, or a slowdown that they share",
+            "compare models, clocks and power limits of the GPUs of both kinds",
+        )
+    return f"{takes}: pipeline stages, two kinds of GPU, or a slowdown that they share", _TELL_MESH
+
+
+def _too_coarse(judged: Judged) -> tuple[str, str]:
+    """What made the threshold so high that silence says nothing."""
+    judgement = judged.judgement
+    limit = percent(judgement.threshold.value)
+    if judgement.rounding >= judgement.threshold.value:
+        return (
+            f"times are rounded too coarsely: only a rank that is {limit} slower could be told",
+            "write times with more digits",
+        )
+    errors = judgement.effects.standard_error
+    error = float(np.median(errors[np.isfinite(errors)])) if np.isfinite(errors).any() else 0.0
+    if judgement.threshold.spread > _MUCH_SPREAD * error:
+        return (
+            f"ranks differ too much from one another: only one that is {limit} slower could be told",
+            "compare only ranks that do the same work" if judgement.peers.known else _TELL_MESH,
+        )
+    return f"too noisy: only a rank that is {limit} slower could be told", f"record more steps: {RECORD}"
 
 
 def _most_alike(judged: Judged) -> int:

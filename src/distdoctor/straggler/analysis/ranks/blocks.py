@@ -23,6 +23,7 @@ class Shape(Enum):
     BLOCK = "one block"
     STRIDED = "every k-th rank"
     MANY = "many ranks"
+    HALF = "half of all ranks or more"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +55,8 @@ def pattern_of(ranks: Sequence[int], num_ranks: int) -> RankPattern:
         rests = numbers % size
         if np.all(rests == rests[0]) and len(ordered) >= MIN_FILLED * (num_ranks // size):
             return RankPattern(shape=Shape.STRIDED, ranks=ordered)
+    if 2 * len(ordered) >= num_ranks:
+        return RankPattern(shape=Shape.HALF, ranks=ordered)
     if len(ordered) >= max(_AT_LEAST, num_ranks * MANY_SHARE):
         return RankPattern(shape=Shape.MANY, ranks=ordered)
     return RankPattern(shape=Shape.SCATTERED, ranks=ordered)

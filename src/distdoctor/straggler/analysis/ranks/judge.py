@@ -17,7 +17,10 @@ from distdoctor.straggler.analysis.ranks.gates import FEW_STEPS
 from distdoctor.straggler.analysis.ranks.heat import heat_of
 from distdoctor.straggler.analysis.ranks.hosts import AccusedRank, SlowHost, rows_by_host, slow_hosts
 from distdoctor.straggler.analysis.ranks.judgement import Gate, Judgement, Pattern, Suspect
+from distdoctor.straggler.analysis.ranks.kinds import two_kinds
+from distdoctor.straggler.analysis.ranks.numbering import steps_off
 from distdoctor.straggler.analysis.ranks.own_time import Basis, OwnTime, own_time_of, whole_own_time_of
+from distdoctor.straggler.analysis.ranks.resolution import least_difference
 from distdoctor.straggler.analysis.ranks.rotation import MIN_EXCESS, Rotation, rotation_of
 from distdoctor.straggler.analysis.ranks.stages import heavy_groups
 from distdoctor.straggler.analysis.ranks.suspects import WHOLE_SHARE, Scene, find_suspects, worst_first
@@ -34,6 +37,9 @@ MAX_UNTOLD = 0.15
 
 # A rank that is accused by its parts is told by the whole step instead where that shows so many times as much.
 MUCH_MORE = 1.5
+
+# A rank that shares so much of an accused rank's effect may be slow for the same reason. Our own threshold, as for hosts.
+COMPANION_SHARE = 0.5
 
 # Accused ranks whose own time over steps is kept for a picture.
 MAX_CURVES = 3
@@ -100,7 +106,9 @@ def _judge(timings: StepTimings, own_time: OwnTime) -> Judgement:
     own_sample = own[:, :: _stride(own)].copy()
     excess, peer_ms = relative_excess(own, peers, scale_ms=own_time.scale_ms)
     effects = effects_of(excess)
+    rounding = least_difference(own_sample, num_parts=len(own_time.own_sections), scale_ms=own_time.scale_ms)
     threshold = threshold_for(effects, peers, share=WHOLE_SHARE)
+    threshold = replace(threshold, value=max(threshold.value, rounding))
     scene = Scene(
         excess=excess,
         peer_ms=peer_ms,
@@ -112,9 +120,10 @@ def _judge(timings: StepTimings, own_time: OwnTime) -> Judgement:
         wait=wait,
         sections=timings.sections,
         num_skipped=skipped,
+        rounding=rounding,
     )
-    suspects = find_suspects(scene)
-    suspects, hosts, pattern = _doubt_groups(suspects, _hosts(timings, scene, suspects), timings, peers)
+    suspects = _counted_alike(scene, find_suspects(scene))
+    suspects, hosts, pattern = _doubt_groups(suspects, _hosts(timings, scene, suspects), timings, scene)
     shown = _shown_columns(suspects, hosts, excess.shape[1])
     heat, heat_rows, heat_edges = heat_of(excess, [each.row for each in suspects])
     judgement = Judgement(
@@ -129,6 +138,8 @@ def _judge(timings: StepTimings, own_time: OwnTime) -> Judgement:
         suspects=suspects,
         hosts=hosts,
         pattern=pattern,
+        kinds=two_kinds(effects, peers, _medians(own_sample), rounding=rounding, scale_ms=own_time.scale_ms),
+        rounding=rounding,
         heavy=()
         if own_time.basis in (Basis.WALL_ONLY, Basis.WAIT_ONLY)
         else heavy_groups(peer_ms, peers, effects.effect, scale_ms=own_time.scale_ms),
@@ -173,6 +184,19 @@ def _rotation(timings: StepTimings, peers: Peers, excess: Times, skipped: int) -
     return rotation_of(excess, forward, backward)
 
 
+def _counted_alike(scene: Scene, suspects: tuple[Suspect, ...]) -> tuple[Suspect, ...]:
+    """Accuses nobody whose times are set against other steps of its peers."""
+    checked = []
+    for each in suspects:
+        if each.is_accused:
+            peer = scene.peer_ms[scene.peers.group_of[each.row]]
+            own = _in_ms(scene.excess[each.row], peer, scene.own_time.scale_ms)
+            if steps_off(own, peer):
+                each = replace(each, failed=(Gate.NUMBERING,))  # noqa: PLW2901 - the same suspect, doubted
+        checked.append(each)
+    return tuple(sorted(checked, key=worst_first))
+
+
 def _outside(suspect: Suspect) -> Suspect:
     """With what its sections leave unexplained, as a section of its own."""
     told = sum(ms for section, ms in suspect.sections.items() if role_of(section) is Role.OWN)
@@ -203,23 +227,42 @@ def _in_sample(columns: slice, stride: int) -> slice:
 
 
 def _doubt_groups(
-    suspects: tuple[Suspect, ...], hosts: tuple[SlowHost, ...], timings: StepTimings, peers: Peers
+    suspects: tuple[Suspect, ...], hosts: tuple[SlowHost, ...], timings: StepTimings, scene: Scene
 ) -> tuple[tuple[Suspect, ...], tuple[SlowHost, ...], RankPattern | None]:
     """Without coordinates a block of slow ranks may be a pipeline stage: then nobody in it is accused.
 
     Returns the pattern that made the doubt, None when there is none.
     """
-    if peers.known:
+    if scene.peers.known:
         return suspects, hosts, None
     lasting = {each.row for each in suspects if each.is_accused and each.pattern is not Pattern.INTERMITTENT}
     rows = lasting | {row for host in hosts for row in host.rows}
-    pattern = pattern_of([timings.ranks[row] for row in rows], timings.world_size or timings.num_ranks)
+    num_ranks = timings.world_size or timings.num_ranks
+    pattern = pattern_of([timings.ranks[row] for row in rows], num_ranks)
+    if pattern.shape is Shape.SCATTERED and rows:
+        # Of a stage that is a little heavier only the slowest ranks cross the threshold.
+        wider = pattern_of(
+            [timings.ranks[row] for row in rows | _companions(scene, suspects, rows)], num_ranks
+        )
+        pattern = wider if wider.shape in (Shape.BLOCK, Shape.STRIDED) else pattern
     if pattern.shape is Shape.SCATTERED or _is_one_host(rows, timings, pattern):
         return suspects, hosts, None
     doubted = tuple(
         replace(each, failed=(*each.failed, Gate.KIND)) if each.row in lasting else each for each in suspects
     )
     return doubted, (), pattern
+
+
+def _companions(scene: Scene, suspects: tuple[Suspect, ...], rows: set[int]) -> set[int]:
+    """Ranks that share at least COMPANION_SHARE of the least effect of the accused, in the steps of the first one."""
+    accused = [each for each in suspects if each.row in rows]
+    if not accused:
+        return set()
+    stretch = accused[0].stretch
+    levels = row_medians(scene.excess[:, stretch.start : stretch.end])
+    with np.errstate(invalid="ignore"):
+        shared = levels >= COMPANION_SHARE * min(each.effect for each in accused)
+    return {int(row) for row in np.flatnonzero(shared)}
 
 
 def _is_one_host(rows: set[int], timings: StepTimings, pattern: RankPattern) -> bool:

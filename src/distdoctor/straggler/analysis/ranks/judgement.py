@@ -15,6 +15,7 @@ from distdoctor.straggler.analysis.ranks.bursts import Rhythm
 from distdoctor.straggler.analysis.ranks.cost import Cost
 from distdoctor.straggler.analysis.ranks.effects import Effects
 from distdoctor.straggler.analysis.ranks.hosts import SlowHost
+from distdoctor.straggler.analysis.ranks.kinds import TwoKinds
 from distdoctor.straggler.analysis.ranks.onset import Stretch
 from distdoctor.straggler.analysis.ranks.own_time import Basis
 from distdoctor.straggler.analysis.ranks.rotation import Rotation
@@ -43,6 +44,7 @@ class Gate(Enum):
     WAIT = "it waits as long as its peers do, which a slow rank would not"
     SHARE = "it is less than 1 % of the step"
     KIND = "it may be a pipeline stage or another kind of rank: no parallel coordinates are told"
+    NUMBERING = "it follows its peers in other steps than its own: its steps seem to be counted differently"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +96,10 @@ class Judgement:
     """Accused instead of their ranks."""
     pattern: RankPattern | None = None
     """Of the slow ranks, where it may be another kind of ranks and no coordinates tell: then nobody is accused."""
+    kinds: TwoKinds | None = None
+    """Ranks that should be alike and are of two kinds, neither of which is the exception."""
+    rounding: float = 0.0
+    """Differences up to here may come from how times are rounded; `threshold` is never below it."""
     heavy: tuple[HeavyGroup, ...] = ()
     rotation: Rotation | None = None
     cost: Cost | None = None

@@ -60,6 +60,8 @@ class Scene:
     sections: Mapping[Section, Times]
     num_skipped: int
     """Columns of `sections` before the first one here."""
+    rounding: float = 0.0
+    """Differences up to here may come from how times are rounded."""
 
     def excess_ms(self, row: int, columns: NDArray[np.intp]) -> NDArray[np.float32]:
         """By how many ms a rank took longer than its peers, one value a column."""
@@ -141,7 +143,8 @@ def _limit(scene: Scene, length: int) -> float:
     share = length / max(scene.excess.shape[1], 1)
     if share == 1.0:
         return scene.threshold.value
-    return threshold_for(scene.effects, scene.peers, share=CHANGE_SHARE, steps_share=share).value
+    stricter = threshold_for(scene.effects, scene.peers, share=CHANGE_SHARE, steps_share=share)
+    return max(stricter.value, scene.rounding)
 
 
 def _level(values: Times, stretch: Stretch) -> float:

@@ -1,0 +1,239 @@
+"""Jobs in which somebody looks slow and is not, or somebody is and a median hides it: what may not be said of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timezone
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from distdoctor.report.model import InputFile, Report
+from distdoctor.report.request import ReportRequest
+from distdoctor.straggler.analyse import analyse
+from distdoctor.straggler.analysis.ranks.blocks import Shape, pattern_of
+from distdoctor.straggler.analysis.ranks.judgement import Gate
+from distdoctor.straggler.analysis.ranks.numbering import steps_off
+from distdoctor.straggler.analysis.ranks.resolution import least_difference, unit_of
+from distdoctor.straggler.build import straggler_report
+from distdoctor.straggler.facts.places import Place
+from distdoctor.straggler.facts.reading import Reading
+from distdoctor.straggler.facts.sections import Section
+from distdoctor.straggler.facts.steps import StepTimings
+
+SEEDS = pytest.mark.parametrize("seed", range(4))
+
+
+def own_times(
+    weights: NDArray[np.float64],
+    *,
+    seed: int,
+    base_ms: float = 300.0,
+    noise: float = 0.02,
+    num_steps: int = 200,
+) -> NDArray[np.float64]:
+    """Own times (ranks, steps) of ranks that take `weights` times as long as usual, and differ a little by themselves."""
+    rng = np.random.default_rng(seed)
+    usual = base_ms * weights * (1 + 0.005 * rng.standard_normal(len(weights)))
+    return np.asarray(usual[:, None] * (1 + noise * rng.standard_normal((len(weights), num_steps))))
+
+
+def recorded(
+    own: NDArray[np.float64], *, waits: bool = True, same_work: bool = False, unit_ms: float | None = None
+) -> StepTimings:
+    """What a recorder writes of it, rounded to `unit_ms`. `same_work`: it tells that all ranks do the same."""
+    parts = {Section.FORWARD: own / 3, Section.BACKWARD: own * 2 / 3}
+    if waits:
+        parts[Section.WAIT] = own.max(axis=0) - own + 30.0
+    if unit_ms is not None:
+        parts = {section: np.round(times / unit_ms) * unit_ms for section, times in parts.items()}
+    return StepTimings(
+        source="a recording",
+        places=tuple(
+            Place(rank=rank, host=f"host-{rank // 8}", coords={"dp": rank} if same_work else {})
+            for rank in range(len(own))
+        ),
+        steps=np.arange(own.shape[1], dtype=np.int64),
+        sections={section: times.astype(np.float32) for section, times in parts.items()},
+    )
+
+
+def report_of(timings: StepTimings) -> Report:
+    request = ReportRequest(
+        argv=(), started=datetime(2026, 11, 30, tzinfo=timezone.utc), command="straggler-analyze"
+    )
+    reading = Reading(steps=(timings,), inputs=(InputFile(path="times.csv", kind="a table"),))
+    return straggler_report(request, analyse(reading))
+
+
+def suspects_of(timings: StepTimings) -> dict[int, tuple[Gate, ...]]:
+    (judged,) = analyse(Reading(steps=(timings,))).judged
+    return {each.rank: each.failed for each in judged.judgement.suspects}
+
+
+def slow(num_ranks: int, ranks: tuple[int, ...], factor: float) -> NDArray[np.float64]:
+    weights = np.ones(num_ranks)
+    weights[list(ranks)] = factor
+    return weights
+
+
+@SEEDS
+@pytest.mark.parametrize(
+    ("num_ranks", "ranks"),
+    [(8, (1, 2, 4, 7)), (8, (0, 2, 3, 5, 7)), (16, (0, 2, 3, 5, 6, 9, 10, 13, 15)), (6, (1, 2, 5))],
+)
+@pytest.mark.parametrize("same_work", [True, False])
+def test_half_of_the_ranks_slow_is_neither_an_accusation_nor_nobody(
+    num_ranks: int, ranks: tuple[int, ...], same_work: bool, seed: int
+) -> None:
+    own = own_times(slow(num_ranks, ranks, 1.3), seed=seed)
+    report = report_of(recorded(own, same_work=same_work))
+    assert report.verdict.cause_class == "inconclusive"
+    assert not report.culprits
+    assert f"of {num_ranks} that should be alike take" in report.verdict.summary
+    much = float(report.verdict.summary.split("take ")[1].split(" %")[0])
+    assert much == pytest.approx(30, abs=2)
+
+
+def test_what_would_decide_between_two_kinds_depends_on_what_is_known() -> None:
+    own = own_times(slow(8, (1, 2, 4, 7), 1.3), seed=1)
+    assert "--mesh" in report_of(recorded(own)).verdict.summary
+    told = report_of(recorded(own, same_work=True)).verdict.summary
+    assert "--mesh" not in told
+    assert "clocks and power limits" in told
+
+
+@SEEDS
+def test_a_slow_rank_in_one_of_two_unknown_stages_is_not_said_to_be_nobody(seed: int) -> None:
+    weights = np.array([1, 1, 1.15, 1, 1.2, 1.2, 1.2, 1.2])
+    assert report_of(recorded(own_times(weights, seed=seed))).verdict.cause_class == "inconclusive"
+
+
+@SEEDS
+@pytest.mark.parametrize("num_ranks", [4, 5, 8, 16])
+def test_one_fast_rank_makes_no_two_kinds(num_ranks: int, seed: int) -> None:
+    report = report_of(recorded(own_times(slow(num_ranks, (1,), 0.7), seed=seed)))
+    assert report.verdict.cause_class == "none"
+
+
+@SEEDS
+@pytest.mark.parametrize(("num_ranks", "noise"), [(4, 0.01), (4, 0.05), (8, 0.05), (64, 0.05)])
+def test_healthy_ranks_are_of_one_kind(num_ranks: int, noise: float, seed: int) -> None:
+    (judged,) = analyse(
+        Reading(steps=(recorded(own_times(np.ones(num_ranks), seed=seed, noise=noise)),))
+    ).judged
+    assert judged.judgement.kinds is None
+
+
+@SEEDS
+def test_two_of_four_ranks_are_not_accused_without_coordinates(seed: int) -> None:
+    report = report_of(recorded(own_times(slow(4, (1, 2), 1.15), seed=seed)))
+    assert report.verdict.cause_class == "inconclusive"
+    assert not report.culprits
+
+
+@pytest.mark.parametrize(
+    ("ranks", "shape"), [((1, 2), Shape.HALF), ((0, 2, 3), Shape.HALF), ((1,), Shape.SCATTERED)]
+)
+def test_half_of_all_ranks_is_a_pattern(ranks: tuple[int, ...], shape: Shape) -> None:
+    assert pattern_of(ranks, 4).shape is shape
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_of_a_stage_that_is_a_little_heavier_nobody_is_accused(seed: int) -> None:
+    """Stages of weights 1 to 1.2: only some ranks of the last one cross the threshold."""
+    weights = np.repeat([1.0, 1.05, 1.1, 1.2], 4)
+    assert not report_of(recorded(own_times(weights, seed=seed))).culprits
+
+
+@SEEDS
+def test_a_slow_rank_with_quick_neighbours_is_still_accused_without_coordinates(seed: int) -> None:
+    own = own_times(slow(16, (6,), 1.15), seed=seed)
+    assert [each.rank for each in report_of(recorded(own)).culprits if each.role != "victim"] == [6]
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(
+    ("base_ms", "unit_ms", "noise"), [(457.5, 10, 0.005), (22.5, 1, 0.01), (525, 100, 0.02)]
+)
+def test_healthy_ranks_on_both_sides_of_a_rounding_step_are_not_accused(
+    base_ms: float, unit_ms: float, noise: float, seed: int
+) -> None:
+    own = own_times(np.ones(8), seed=seed, base_ms=base_ms, noise=noise)
+    timings = recorded(own, unit_ms=unit_ms, waits=False)
+    assert not report_of(timings).culprits
+
+
+def test_a_rank_that_rounding_hides_is_not_said_to_be_nobody() -> None:
+    """In hundreds of ms a rank that takes 10 % longer than 300 ms looks like all others."""
+    report = report_of(recorded(own_times(slow(8, (3,), 1.1), seed=1), unit_ms=100))
+    assert report.verdict.cause_class == "inconclusive"
+    assert "rounded too coarsely" in report.verdict.title
+
+
+def test_nobody_names_no_smaller_difference_than_rounding_leaves() -> None:
+    report = report_of(recorded(own_times(np.ones(8), seed=1, base_ms=60), unit_ms=1))
+    assert report.verdict.cause_class == "none"
+    much = float(report.verdict.title.split("more than ")[1].split(" %")[0])
+    assert much == pytest.approx(100 * 1.5 * 2**0.5 / 60, rel=0.05)
+
+
+@SEEDS
+def test_a_rank_that_is_clearly_slower_than_rounding_is_named(seed: int) -> None:
+    report = report_of(recorded(own_times(slow(8, (3,), 1.2), seed=seed), unit_ms=10))
+    assert [each.rank for each in report.culprits if each.role != "victim"] == [3]
+
+
+@pytest.mark.parametrize(
+    ("values", "unit"),
+    [([300.0, 310.0, 330.0], 10), ([300.0, 300.0], 100), ([12.5, 12.5], 0.1), ([1.0, 1.0], 1), ([7.0], 1)],
+)
+def test_the_unit_of_rounded_times(values: list[float], unit: float) -> None:
+    assert unit_of(np.array(values)) == pytest.approx(unit)
+
+
+def test_times_that_are_not_rounded_hide_nothing() -> None:
+    own = own_times(np.ones(8), seed=1).astype(np.float32)
+    assert least_difference(own, num_parts=4, scale_ms=None) < 1e-3
+    nothing = np.full((4, 10), np.nan, dtype=np.float32)
+    assert least_difference(nothing, num_parts=1, scale_ms=None) == 0
+
+
+@pytest.mark.parametrize("off", [-2, -1, 1, 3])
+def test_a_rank_that_counts_its_steps_differently_is_not_accused(off: int) -> None:
+    """Batches of different length: in each step all ranks are long or short together."""
+    rng = np.random.default_rng(5)
+    own = own_times(np.ones(8), seed=5, noise=0.01) * (1 + 0.3 * rng.random(200))
+    own[3] = np.roll(own[3], off)
+    timings = recorded(own, waits=False)
+    assert not report_of(timings).culprits
+    assert suspects_of(timings)[3] == (Gate.NUMBERING,)
+
+
+def test_a_slow_rank_whose_batches_vary_as_those_of_its_peers_is_accused() -> None:
+    rng = np.random.default_rng(5)
+    own = own_times(slow(8, (3,), 1.2), seed=5, noise=0.01) * (1 + 0.3 * rng.random(200))
+    report = report_of(recorded(own, waits=False))
+    assert [each.rank for each in report.culprits if each.role != "victim"] == [3]
+
+
+def test_steps_off_counts_from_the_peers() -> None:
+    peer = np.random.default_rng(3).random(50).astype(np.float32)
+    late = np.roll(peer, 2)
+    late[:2] = np.nan
+    assert steps_off(late, peer) == 2
+    assert steps_off(peer, late) == -2
+    assert steps_off(peer, peer) == 0
+    assert steps_off(peer[:15], late[:15]) == 0  # too few to tell
+    assert steps_off(np.full(50, np.nan, dtype=np.float32), peer) == 0
+    assert steps_off(np.ones(50, dtype=np.float32), peer) == 0
+
+
+def test_a_rank_without_waiting_columns_of_its_own_changes_nothing() -> None:
+    """Only half of the steps of one rank are here."""
+    timings = recorded(own_times(np.ones(8), seed=2))
+    sections = {section: times.copy() for section, times in timings.sections.items()}
+    for times in sections.values():
+        times[3, ::2] = np.nan
+    assert report_of(replace(timings, sections=sections)).verdict.cause_class == "none"
