@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from distdoctor.straggler.analysis.series.first_values import num_warmup
+from distdoctor.straggler.analysis.series.first_values import num_warm_up
 from distdoctor.straggler.analysis.series.regimes import rounding_of, shape_of
 from straggler.step_series import flat, series, shape, slower, steady
 
@@ -77,7 +77,7 @@ def test_first_slow_steps_are_warmup() -> None:
     times = flat(FROM_SEED, 300)
     times[:3] *= [30.0, 2.0, 1.4]
     found = shape(times)
-    assert found.num_warmup == 3
+    assert found.num_warm_up == 3
     assert found.warmup_ratio == pytest.approx(30, rel=0.15)
     assert not found.stalls
     assert not found.spells
@@ -85,17 +85,17 @@ def test_first_slow_steps_are_warmup() -> None:
 
 def test_a_first_step_that_is_too_short_among_slow_ones_is_warmup_too() -> None:
     """A clock that is read before the device is done: 97, 22, 36 ms and then 60."""
-    assert num_warmup(np.log([97.0, 22.0, 36.0, *[60.0] * 40])) == 3
+    assert num_warm_up(np.log([97.0, 22.0, 36.0, *[60.0] * 40])) == 3
 
 
 def test_a_fast_start_is_no_warmup() -> None:
     """A running mean that grows from the start."""
-    assert num_warmup(np.log(np.linspace(180, 220, 100))) == 0
+    assert num_warm_up(np.log(np.linspace(180, 220, 100))) == 0
 
 
 def test_a_slow_start_in_noise_is_told_by_its_separation() -> None:
     values = [169, 168, 170, 168, 194, 198, 186, 197, 185, 196, 198, 190]
-    assert shape(1e6 / np.array(values, dtype=float)).num_warmup == 4
+    assert shape(1e6 / np.array(values, dtype=float)).num_warm_up == 4
 
 
 def test_a_stall_is_no_change_of_level() -> None:

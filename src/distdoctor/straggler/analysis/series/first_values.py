@@ -27,7 +27,7 @@ MAX_SHORT = 5
 MIN_SEPARATED = 3
 
 
-def num_warmup(logs: Values, *, rounding: float = 0.0) -> int:
+def num_warm_up(logs: Values, *, rounding: float = 0.0) -> int:
     """Values at the start to leave out. logs: logarithms of times, shape (values,); 0 for fewer than three values."""
     limit = min(MAX_WARMUP, len(logs) // 3)
     if limit < 1 or len(logs) - limit < MIN_REFERENCE:

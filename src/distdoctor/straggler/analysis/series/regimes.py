@@ -6,14 +6,14 @@ ratio of times; nothing here knows which rank is slow, and nothing can: in synch
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from distdoctor.straggler.analysis.series.changes import MIN_VALUES, splits_of
-from distdoctor.straggler.analysis.series.first_values import num_warmup
+from distdoctor.straggler.analysis.series.first_values import num_warm_up
 from distdoctor.straggler.analysis.series.levels import Change, Level, levels_of
 from distdoctor.straggler.analysis.series.periods import Pattern, Rhythm, kinds_of, pattern_of, rhythm_of
 from distdoctor.straggler.analysis.series.running import Values, surroundings_of
@@ -51,7 +51,7 @@ class SeriesShape:
     """Values that are no times: NaN, infinite, zero, negative, absurd."""
     quantum: float
     """What times are rounded to; 0: not visibly."""
-    num_warmup: int
+    num_warm_up: int
     """Values at the start that are left out of everything below."""
     warmup_ratio: float
     """The longest of them over what follows; 1 without warm-up."""
@@ -75,7 +75,7 @@ class SeriesShape:
     @property
     def num_judged(self) -> int:
         """Values after warm-up."""
-        return len(self.times) - self.num_warmup
+        return len(self.times) - self.num_warm_up
 
     @property
     def too_few(self) -> bool:
@@ -85,7 +85,7 @@ class SeriesShape:
     @property
     def total(self) -> float:
         """Sum of the values after warm-up."""
-        return float(self.times[self.num_warmup :].sum())
+        return float(self.times[self.num_warm_up :].sum())
 
     def missing_before(self, index: int) -> int | None:
         """The step of the last value before `index` when values are missing between the two; else None."""
@@ -123,29 +123,30 @@ def _shape(
     rounding = quantum / float(np.median(times)) if len(times) else 0.0
     pattern, offsets = pattern_of(logs)
     by_turns = pattern is not None
-    warmup = num_warmup(logs - offsets, rounding=rounding)
+    warmup = num_warm_up(logs - offsets, rounding=rounding)
     judged, offsets = (logs - offsets)[warmup:], offsets[warmup:]
     ratio = float(np.exp(logs[:warmup].max() - np.median(judged))) if warmup else 1.0
+    unjudged = SeriesShape(
+        steps=steps,
+        times=times,
+        utc_s=utc_s,
+        num_dropped=num_dropped,
+        quantum=quantum,
+        num_warm_up=warmup,
+        warmup_ratio=ratio,
+        sigma=0.0,
+        levels=(),
+        changes=(),
+        spells=(),
+        schedule=None,
+        stalls=(),
+        beats=(),
+        rhythm=None,
+        pattern=None,
+        is_averaged=False,
+    )
     if len(judged) < MIN_VALUES:
-        return SeriesShape(
-            steps=steps,
-            times=times,
-            utc_s=utc_s,
-            num_dropped=num_dropped,
-            quantum=quantum,
-            num_warmup=warmup,
-            warmup_ratio=ratio,
-            sigma=0.0,
-            levels=(),
-            changes=(),
-            spells=(),
-            schedule=None,
-            stalls=(),
-            beats=(),
-            rhythm=None,
-            pattern=None,
-            is_averaged=False,
-        )
+        return unjudged
     around = surroundings_of(judged, rounding=rounding)
     splits = splits_of(around.drawn_in, sigma=around.sigma, least=max(MIN_LEVEL_GAP, rounding))
     levels, changes = levels_of(around.drawn_in, splits, warmup)
@@ -166,14 +167,8 @@ def _shape(
             pattern, slow = kinds
             stalls = find(np.maximum(around.upper, by_level + slow))
     beats = set(rhythm.beats) if rhythm else set()
-    return SeriesShape(
-        steps=steps,
-        times=times,
-        utc_s=utc_s,
-        num_dropped=num_dropped,
-        quantum=quantum,
-        num_warmup=warmup,
-        warmup_ratio=ratio,
+    return replace(
+        unjudged,
         sigma=around.sigma,
         levels=levels,
         changes=changes,

@@ -53,7 +53,7 @@ def around_words(shape: SeriesShape, told: Told) -> str | None:
 
 
 def _sides(shape: SeriesShape, utc_s: Values, told: Told, around_s: float) -> str:
-    judged = np.arange(len(shape.times)) >= shape.num_warmup
+    judged = np.arange(len(shape.times)) >= shape.num_warm_up
     before = np.flatnonzero(judged & (utc_s < around_s))[-SIDE:]
     after = np.flatnonzero(judged & (utc_s >= around_s))[:SIDE]
     if min(len(before), len(after)) < MIN_SIDE:

@@ -107,9 +107,9 @@ def one_line(shape: SeriesShape, told: Told) -> str:
         return f"{told.what}: {shape.num_judged} values are too few to judge"
     outcomes = [*regime_outcomes(shape, told), *stall_outcomes(shape, told), *periodic_outcomes(shape, told)]
     found = [each for each in outcomes if isinstance(each, Found)]
-    usual = value_words(float(np.median(shape.times[shape.num_warmup :])), told)
+    usual = value_words(float(np.median(shape.times[shape.num_warm_up :])), told)
     if not found:
-        start = f"; {warmup_words(shape)}" if shape.num_warmup else ""
+        start = f"; {warmup_words(shape)}" if shape.num_warm_up else ""
         return f"{told.what}: flat at {usual} over {shape.num_judged} values{start}"
     order = ["critical", "warning", "info"]
     found.sort(key=lambda each: order.index(each.severity.value))

@@ -211,7 +211,7 @@ def _speed_ups(shape: SeriesShape, told: Told) -> list[Found]:
 
 
 def _speed_up(shape: SeriesShape, told: Told, index: int, ratio: float, num: int) -> Found:
-    at_start = index - shape.num_warmup <= START * shape.num_judged
+    at_start = index - shape.num_warm_up <= START * shape.num_judged
     title = f"{subject_words(told)} is {change_words(ratio, told)} since {step_words(shape, index)}"
     words = "a slow start, not a slowdown" if at_start else "not a slowdown"
     return Found(
@@ -248,7 +248,7 @@ def _parts(shape: SeriesShape, told: Told, spell: Spell) -> tuple[Evidence, ...]
     """Which part of the step grew, where the same lines tell parts."""
     if told.kind is not SeriesKind.TIME or not told.parts:
         return ()
-    before = slice(max(shape.num_warmup, spell.start - spell.num_before), spell.start)
+    before = slice(max(shape.num_warm_up, spell.start - spell.num_before), spell.start)
     during = slice(spell.start, spell.start + spell.num_during)
     grown = []
     for name, times in told.parts.items():
@@ -265,7 +265,7 @@ def _parts(shape: SeriesShape, told: Told, spell: Spell) -> tuple[Evidence, ...]
 
 def _common(shape: SeriesShape, told: Told) -> tuple[Evidence, ...]:
     lines = [around_words(shape, told)]
-    if shape.num_warmup:
+    if shape.num_warm_up:
         lines.append(f"not counted: {warmup_words(shape)}")
     if shape.is_averaged:
         lines.append(
@@ -277,11 +277,11 @@ def _common(shape: SeriesShape, told: Told) -> tuple[Evidence, ...]:
 
 
 def _flat(shape: SeriesShape, told: Told) -> str:
-    usual = level_time(shape, shape.num_warmup, len(shape.times))
+    usual = level_time(shape, shape.num_warm_up, len(shape.times))
     drift = "no lasting change of speed" if not shape.schedule else "changes of speed look planned"
     words = [
         f"{told.what} {value_words(usual, told)}, {drift} in {shape.num_judged} values",
-        *([warmup_words(shape)] if shape.num_warmup else []),
+        *([warmup_words(shape)] if shape.num_warm_up else []),
         *(["few values: low confidence"] if shape.num_judged < SURE_VALUES else []),
     ]
     around = around_words(shape, told)

@@ -87,7 +87,7 @@ def _found(shape: SeriesShape, told: Told) -> Found:
 
 def since_evidence(shape: SeriesShape, told: Told, stalls: Sequence[Stall]) -> tuple[Evidence, ...]:
     """A line when slow steps began at some step, and did not come before."""
-    start = since(stalls, shape.num_warmup, len(shape.times))
+    start = since(stalls, shape.num_warm_up, len(shape.times))
     if start is None:
         return ()
     when = when_words(shape, start, told)

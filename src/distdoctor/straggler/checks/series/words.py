@@ -49,11 +49,11 @@ class Told:
 
 def too_few(shape: SeriesShape, what: str) -> NotSeen:
     """The outcome for a series that is too short."""
-    judged = shape.times[shape.num_warmup :]
+    judged = shape.times[shape.num_warm_up :]
     within = (
         f", within {percent(float(judged.max() / judged.min()))} % of one another" if len(judged) > 1 else ""
     )
-    start = f" ({warmup_words(shape)})" if shape.num_warmup else ""
+    start = f" ({warmup_words(shape)})" if shape.num_warm_up else ""
     values = (
         f"{len(judged)} value{'s' * (not len(judged))}"
         if len(judged) < 2
@@ -69,7 +69,7 @@ def too_few(shape: SeriesShape, what: str) -> NotSeen:
 
 def warmup_words(shape: SeriesShape) -> str:
     """`the first 2 values are a slow start, up to 1.4 times the later ones, and left out`."""
-    num = shape.num_warmup
+    num = shape.num_warm_up
     values = "value is" if num == 1 else f"{num} values are"
     return f"the first {values} a slow start, up to {times_words(shape.warmup_ratio)} the later ones, and left out"
 
