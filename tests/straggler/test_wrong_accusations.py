@@ -237,3 +237,87 @@ def test_a_rank_without_waiting_columns_of_its_own_changes_nothing() -> None:
     for times in sections.values():
         times[3, ::2] = np.nan
     assert report_of(replace(timings, sections=sections)).verdict.cause_class == "none"
+
+
+def parts_of(
+    *sections: Section, slow_in: Section | None, ms: float = 60.0, idle_ms: float = 4.0, seed: int = 1
+) -> StepTimings:
+    """These parts of a job of 8 ranks in which rank 3 is slow in one part, told or not."""
+    rng = np.random.default_rng(seed)
+
+    def times(usual_ms: float) -> NDArray[np.float64]:
+        return np.asarray(usual_ms * (1 + 0.01 * rng.standard_normal((8, 200))))
+
+    parts = {
+        Section.DATA: times(4.0),
+        Section.FORWARD: times(100.0),
+        Section.BACKWARD: times(200.0),
+        Section.IDLE: times(idle_ms),
+    }
+    if slow_in is not None:
+        parts[slow_in][3] += ms
+    own = np.sum(list(parts.values()), axis=0)
+    told = {
+        **parts,
+        Section.COMPUTE: parts[Section.FORWARD] + parts[Section.BACKWARD],
+        Section.WAIT: own.max(axis=0) - own + 30.0,
+        Section.STEP: np.repeat((own.max(axis=0) + 30.0)[None, :], 8, axis=0),
+    }
+    return StepTimings(
+        source="a recording",
+        places=tuple(Place(rank=rank, coords={"dp": rank}) for rank in range(8)),
+        steps=np.arange(200, dtype=np.int64),
+        sections={section: told[section].astype(np.float32) for section in sections},
+    )
+
+
+@pytest.mark.parametrize("slow_in", [None, Section.FORWARD, Section.BACKWARD])
+@pytest.mark.parametrize(
+    "sections",
+    [
+        (Section.DATA,),
+        (Section.DATA, Section.WAIT),
+        (Section.DATA, Section.STEP),
+        (Section.DATA, Section.WAIT, Section.STEP),
+    ],
+)
+def test_where_computing_was_not_timed_nobody_is_ruled_out(
+    sections: tuple[Section, ...], slow_in: Section | None
+) -> None:
+    report = report_of(parts_of(*sections, slow_in=slow_in))
+    assert report.verdict.cause_class == "inconclusive"
+    assert "of own work only data was timed" in report.verdict.title
+
+
+def test_where_only_the_data_loader_was_timed_it_is_still_named() -> None:
+    report = report_of(parts_of(Section.DATA, Section.STEP, slow_in=Section.DATA))
+    assert report.verdict.cause_class == "slow_rank:data_loader"
+    assert report.culprits[0].rank == 3
+
+
+def test_much_of_a_step_in_no_timed_part_rules_nobody_out() -> None:
+    report = report_of(parts_of(Section.FORWARD, Section.WAIT, Section.STEP, slow_in=Section.BACKWARD))
+    assert report.verdict.cause_class == "inconclusive"
+    assert "of a step is in no timed part" in report.verdict.title
+
+
+def test_nobody_is_said_of_the_pass_that_was_timed() -> None:
+    title = report_of(parts_of(Section.DATA, Section.FORWARD, slow_in=None)).verdict.title
+    assert title.endswith("slower than its peers in forward")
+    both = report_of(parts_of(Section.FORWARD, Section.BACKWARD, slow_in=None)).verdict.title
+    assert both.endswith("slower than its peers")
+
+
+@pytest.mark.parametrize("idle_ms", [4, 80, 150])
+def test_a_device_that_idles_longer_is_found_however_long_all_devices_idle(idle_ms: float) -> None:
+    sections = (Section.COMPUTE, Section.IDLE, Section.WAIT, Section.STEP)
+    report = report_of(parts_of(*sections, slow_in=Section.IDLE, idle_ms=idle_ms))
+    assert report.verdict.cause_class == "slow_rank:host_cpu"
+    assert report.culprits[0].rank == 3
+    assert report_of(parts_of(*sections, slow_in=None, idle_ms=idle_ms)).verdict.cause_class == "none"
+
+
+def test_where_only_waiting_is_told_nobody_is_told_in_shares_of_it() -> None:
+    healthy = report_of(parts_of(Section.WAIT, slow_in=None)).verdict
+    assert healthy.cause_class == "none"
+    assert healthy.title.endswith("% of the time in collectives")

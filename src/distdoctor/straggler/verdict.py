@@ -11,7 +11,7 @@ from distdoctor.report.assemble import MAX_TITLE, clip_title
 from distdoctor.report.model import Confidence, Finding, Report, Severity, Status, Verdict
 from distdoctor.straggler.analysed import Analysed, Judged
 from distdoctor.straggler.checks.extremes import all_close
-from distdoctor.straggler.checks.slow_rank import nobody_words
+from distdoctor.straggler.checks.slow_rank import nobody_title, nobody_words
 from distdoctor.straggler.checks.unjudged import why_not_judged, why_silence_says_nothing
 from distdoctor.straggler.words import percent
 
@@ -133,8 +133,7 @@ def _none(report: Report, facts: Analysed) -> Verdict:
     if not judged:
         return _none_by_extremes(report, facts)
     words = nobody_words(judged[0])
-    limit = judged[0].judgement.threshold.value
-    title = f"no straggler: no rank is more than {percent(limit)} slower than its peers"
+    title = f"no straggler: {nobody_title(judged[0])}"
     notes = [each for each in report.findings if each.ignored is None and _tells(each)]
     also = f" {len(notes)} note{'s' if len(notes) > 1 else ''} below." if notes else ""
     return replace(

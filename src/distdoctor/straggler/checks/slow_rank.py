@@ -15,6 +15,7 @@ from distdoctor.straggler.checks.cause_words import FAULTS, VERBS, actions_for, 
 from distdoctor.straggler.checks.monitored import monitoring_of_rows
 from distdoctor.straggler.checks.own_work import is_own_work_of_first_rank
 from distdoctor.straggler.checks.unjudged import why_not_judged, why_silence_says_nothing
+from distdoctor.straggler.facts.sections import Section
 from distdoctor.straggler.words import gpu_of, ms, percent, place_words, ranks_words, when
 from distdoctor.units import format_seconds
 
@@ -71,11 +72,27 @@ def _outcomes(judged: Judged, monitored: Mapping[int, tuple[Evidence, ...]]) -> 
 
 def nobody_words(judged: Judged) -> str:
     """ "no rank is slower than its peers by more than 3.1 %, over 190 steps of 8 ranks"."""
-    limit = judged.judgement.threshold.value
-    return (
-        f"no rank is slower than its peers by more than {percent(limit)}, "
-        f"over {judged.units} of {judged.timings.num_ranks} ranks"
-    )
+    limit = percent(judged.judgement.threshold.value)
+    over = f"over {judged.units} of {judged.timings.num_ranks} ranks"
+    if judged.judgement.basis is Basis.WAIT_ONLY:
+        return f"no rank comes later than its peers by more than {limit} of the time in collectives, {over}"
+    return f"no rank is slower than its peers by more than {limit}{_in_parts(judged)}, {over}"
+
+
+def nobody_title(judged: Judged) -> str:
+    """ "no rank is more than 3.1 % slower than its peers"."""
+    limit = percent(judged.judgement.threshold.value)
+    if judged.judgement.basis is Basis.WAIT_ONLY:
+        return f"no rank comes late by more than {limit} of the time in collectives"
+    return f"no rank is more than {limit} slower than its peers{_in_parts(judged)}"
+
+
+def _in_parts(judged: Judged) -> str:
+    """ " in forward", where one pass was timed and the other one was not; else nothing."""
+    own = judged.judgement.own_sections
+    if (Section.FORWARD in own) == (Section.BACKWARD in own):
+        return ""
+    return f" in {' and '.join(section.value for section in own if section in (Section.FORWARD, Section.BACKWARD))}"
 
 
 def _found(judged: Judged, suspect: Suspect, monitored: tuple[Evidence, ...] = ()) -> Found:

@@ -7,11 +7,16 @@ import numpy as np
 from distdoctor.straggler.analysed import Analysed, Judged
 from distdoctor.straggler.analysis.peers import MIN_PEERS
 from distdoctor.straggler.analysis.ranks.gates import MIN_STEPS
-from distdoctor.straggler.analysis.ranks.judgement import Gate
+from distdoctor.straggler.analysis.ranks.judge import MAX_UNTOLD
+from distdoctor.straggler.analysis.ranks.judgement import Gate, Judgement
 from distdoctor.straggler.analysis.ranks.kinds import TwoKinds
 from distdoctor.straggler.analysis.ranks.own_time import Basis
 from distdoctor.straggler.checks.base import RECORD
+from distdoctor.straggler.facts.sections import Section
 from distdoctor.straggler.words import percent, ranks_words
+
+# Parts of which at least one must be timed before it can be said that no rank is slow.
+COMPUTING = (Section.FORWARD, Section.BACKWARD, Section.COMPUTE)
 
 _ALL_RANKS = "give the files of all ranks"
 
@@ -72,6 +77,9 @@ def why_silence_says_nothing(judged: Judged) -> tuple[str, str | None] | None:
             "pipeline stage, another kind of GPU, or slow hosts",
             _TELL_MESH,
         )
+    partial = _partial(judgement)
+    if partial is not None and not judgement.accused and not judgement.hosts:
+        return partial, f"time the other parts too: {RECORD}"
     if judgement.kinds is not None and not judgement.accused and not judgement.hosts:
         return _two_kinds(judged, judgement.kinds)
     if judgement.threshold.value > MAX_USEFUL_THRESHOLD:
@@ -80,7 +88,9 @@ def why_silence_says_nothing(judged: Judged) -> tuple[str, str | None] | None:
     if lead is not None and not judgement.accused and not judgement.hosts:
         return (
             f"rank {lead.rank} may be slow ({percent(lead.effect)}), but {lead.failed[0].value}",
-            f"record more steps: {RECORD}",
+            "number the steps of all ranks alike"
+            if Gate.NUMBERING in lead.failed
+            else f"record more steps: {RECORD}",
         )
     world_size = max(timings.world_size or 0, timings.num_ranks)
     compared = int(np.sum(judgement.effects.num_steps >= MIN_STEPS))
@@ -93,9 +103,25 @@ def why_silence_says_nothing(judged: Judged) -> tuple[str, str | None] | None:
     return None
 
 
+def _partial(judgement: Judgement) -> str | None:
+    """What was not timed, where that is too much for a slow rank to be ruled out."""
+    if judgement.basis is not Basis.SECTIONS:
+        return None
+    if not set(judgement.own_sections) & set(COMPUTING):
+        timed = " and ".join(section.value for section in judgement.own_sections)
+        were = "were" if len(judgement.own_sections) > 1 else "was"
+        return f"of own work only {timed} {were} timed: a rank that computes longer would not show"
+    if judgement.untold is not None and judgement.untold > MAX_UNTOLD:
+        return f"{percent(judgement.untold)} of a step is in no timed part: a rank that is slow in it would not show"
+    return None
+
+
 def _two_kinds(judged: Judged, kinds: TwoKinds) -> tuple[str, str]:
     ranks = ranks_words([judged.timings.places[row].rank for row in kinds.longer], max_characters=24)
-    takes = f"{ranks} of {kinds.num_ranks} that should be alike take {percent(kinds.apart)} longer"
+    much = percent(kinds.apart)
+    late = judged.judgement.basis is Basis.WAIT_ONLY
+    longer = f"come later by {much} of the time in collectives" if late else f"take {much} longer"
+    takes = f"{ranks} of {kinds.num_ranks} that should be alike {longer}"
     if judged.judgement.peers.known:
         return (
             f"{takes}: two kinds of GPU, or a slowdown that they share",
@@ -107,20 +133,22 @@ def _two_kinds(judged: Judged, kinds: TwoKinds) -> tuple[str, str]:
 def _too_coarse(judged: Judged) -> tuple[str, str]:
     """What made the threshold so high that silence says nothing."""
     judgement = judged.judgement
-    limit = percent(judgement.threshold.value)
+    limit = f"{percent(judgement.threshold.value)} slower"
+    if judgement.basis is Basis.WAIT_ONLY:
+        limit = f"late by {percent(judgement.threshold.value)} of the time in collectives"
     if judgement.rounding >= judgement.threshold.value:
         return (
-            f"times are rounded too coarsely: only a rank that is {limit} slower could be told",
+            f"times are rounded too coarsely: only a rank that is {limit} could be told",
             "write times with more digits",
         )
     errors = judgement.effects.standard_error
     error = float(np.median(errors[np.isfinite(errors)])) if np.isfinite(errors).any() else 0.0
     if judgement.threshold.spread > _MUCH_SPREAD * error:
         return (
-            f"ranks differ too much from one another: only one that is {limit} slower could be told",
+            f"ranks differ too much from one another: only one that is {limit} could be told",
             "compare only ranks that do the same work" if judgement.peers.known else _TELL_MESH,
         )
-    return f"too noisy: only a rank that is {limit} slower could be told", f"record more steps: {RECORD}"
+    return f"too noisy: only a rank that is {limit} could be told", f"record more steps: {RECORD}"
 
 
 def _most_alike(judged: Judged) -> int:

@@ -56,9 +56,9 @@ def judge(timings: StepTimings) -> Judgement | None:
     own_time = own_time_of(timings) if timings.num_steps else None
     if own_time is None:
         return None
-    complete = _tells_all_waiting(timings, own_time)
-    first = _judge(timings, own_time)
-    whole = whole_own_time_of(timings) if complete else None
+    untold = _untold_share(timings, own_time)
+    first = replace(_judge(timings, own_time), untold=untold)
+    whole = whole_own_time_of(timings) if untold is not None and untold < MAX_UNTOLD else None
     if whole is None:
         return first
     second = _judge(timings, whole)
@@ -89,13 +89,26 @@ def _joined(first: Judgement, second: Judgement, more: list[Suspect]) -> Judgeme
     )
 
 
-def _tells_all_waiting(timings: StepTimings, own_time: OwnTime) -> bool:
-    """Own parts and waiting leave little of a step open, and no pipeline has bubbles that nobody timed."""
+def _untold_share(timings: StepTimings, own_time: OwnTime) -> float | None:
+    """What own parts, waiting, transfers and idle time leave open of a step; None where it cannot be told.
+
+    A pipeline has bubbles that nobody times.
+    """
     stages = {place.coords.get("pp", 0) for place in timings.places}
     if own_time.wait is None or own_time.own_share is None or not own_time.step_ms or len(stages) > 1:
-        return False
-    waiting = float(np.nanmedian(own_time.wait[:: max(1, len(own_time.wait) // 64)])) / own_time.step_ms
-    return own_time.own_share + waiting > 1 - MAX_UNTOLD
+        return None
+    told = own_time.own_share + _median_of_some(own_time.wait) / own_time.step_ms
+    # Beside work of the device idle time lies in no other part; beside a CPU's it does.
+    more = (Section.TRANSFER, Section.IDLE) if Section.COMPUTE in timings.sections else (Section.TRANSFER,)
+    for section in more:
+        if section in timings.sections:
+            told += np.nan_to_num(_median_of_some(timings.sections[section])) / own_time.step_ms
+    return float(1 - told)
+
+
+def _median_of_some(times: Times) -> float:
+    sample = times[:: max(1, len(times) // 64)]
+    return float(np.nanmedian(sample)) if np.isfinite(sample).any() else float("nan")
 
 
 def _judge(timings: StepTimings, own_time: OwnTime) -> Judgement:

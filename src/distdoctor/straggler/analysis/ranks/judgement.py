@@ -100,6 +100,8 @@ class Judgement:
     """Ranks that should be alike and are of two kinds, neither of which is the exception."""
     rounding: float = 0.0
     """Differences up to here may come from how times are rounded; `threshold` is never below it."""
+    untold: float | None = None
+    """The share of a step that own parts and waiting leave open; None: it cannot be told."""
     heavy: tuple[HeavyGroup, ...] = ()
     rotation: Rotation | None = None
     cost: Cost | None = None
