@@ -66,6 +66,8 @@ def make_plan(table: RawTable, unit: str | None) -> Plan:
         elif column.role not in (Role.TIME, Role.STEP_NUMBER, Role.CLOCK):
             plan.places.setdefault(column.role, column)
     _keep_times(table, times, unit, plan)
+    if not plan.times and not table.num_rows:
+        raise InputError("no rows in it, or none as wide as its header")
     if not plan.times:
         raise InputError(
             "no column names a time of a step or of a part of it",

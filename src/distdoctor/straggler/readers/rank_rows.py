@@ -34,6 +34,11 @@ UNIT_FACTOR = 100.0
 # that happens in one of 20! tables.
 MIN_TOTAL_ROWS = 20
 
+# A rank has several rows a step when so many of its rows, and this share of them, repeat the step of the row before with
+# other times. With two rows a step it is half of them. Our own thresholds.
+MIN_ROWS_WITHIN = 5
+ROWS_WITHIN_SHARE = 0.3
+
 _MAIN_PARTS = (Section.FORWARD, Section.BACKWARD, Section.COMPUTE, Section.BACKWARD_WALL)
 
 
@@ -104,6 +109,7 @@ def rows_of_table(
         _add_world_sizes(table, plan, file, defaults or {})
         if ranks is not None:
             file.places += places_of(table, plan, ranks, is_kept, defaults or {})
+    _refuse_rows_within_steps(file)
     _drop_running_totals(file)
     _refuse_wrong_units(file)
     return file
@@ -271,6 +277,31 @@ def _add_world_sizes(table: RawTable, plan: Plan, file: FileRows, defaults: dict
         told = table.numbers(plan.places[Role.WORLD_SIZE].name)
         known = np.unique(told[np.isfinite(told)])[:64]
         file.world_sizes += [int(size) for size in known if 0 < size <= MAX_RANKS]
+
+
+def _refuse_rows_within_steps(file: FileRows) -> None:
+    """Raises InputError where a rank has one row after the other of the same step, with other times in each.
+
+    A restart repeats steps too, but goes back and comes again.
+    """
+    if file.has_no_rank or file.no_step_numbers:
+        return
+    for rows in file.ranks:
+        again = np.flatnonzero(np.diff(rows.steps) == 0)
+        if len(again) < MIN_ROWS_WITHIN or len(again) < ROWS_WITHIN_SHARE * len(rows.steps):
+            continue
+        other = np.zeros(len(again), dtype=bool)
+        for values in rows.values.values():
+            other |= (values[again] != values[again + 1]) & ~(
+                np.isnan(values[again]) & np.isnan(values[again + 1])
+            )
+        if np.count_nonzero(other) < ROWS_WITHIN_SHARE * len(rows.steps):
+            continue
+        step = int(rows.steps[again[np.argmax(other)]])
+        raise InputError(
+            f"rank {rows.rank} has several rows for one step, such as {np.count_nonzero(rows.steps == step)} for step {step}",
+            hint="add up micro-batches and parts of a step, and give the rows of one job alone",
+        )
 
 
 def _drop_running_totals(file: FileRows) -> None:
