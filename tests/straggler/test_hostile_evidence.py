@@ -75,3 +75,18 @@ def test_a_table_without_rows_is_not_said_to_have_no_column_of_times(
 ) -> None:
     message = refusal(tmp_path / "steps.csv", csv_of("step,rank,compute_ms", rows))
     assert message.endswith("no rows in it, or none as wide as its header")
+
+
+def test_names_of_hosts_are_as_long_from_a_large_table_as_from_a_small_one(tmp_path: Path) -> None:
+    """Large tables are read by pyarrow where it is there."""
+    host = f" {'x' * 10_000} "
+    for num_steps in (10, 400):
+        path = tmp_path / f"{num_steps}.csv"
+        path.write_text(
+            csv_of(
+                "step,rank,host,compute_ms",
+                [(step, rank, host, 300) for step in range(num_steps) for rank in range(4)],
+            )
+        )
+        (timings,) = read_evidence_files([str(path)], ReadOptions()).steps
+        assert timings.places[0].host == "x" * 255

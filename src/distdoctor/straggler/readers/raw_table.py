@@ -77,11 +77,18 @@ class RawTable:
                 self._add_numbers(column, values)
         self.num_rows += num_rows
 
-    def add_codes(self, name: str, codes: NDArray[np.int32], words: Sequence[str | None]) -> None:
-        """Words of the next batch that are already codes (a dictionary column); call it before `add`."""
+    def add_codes(self, name: str, codes: NDArray[np.int32], words: Sequence[object]) -> None:
+        """Words of the next batch that are already codes (a dictionary column); call it before `add`.
+
+        Words are kept to 255 characters, without space around them, whatever reader they come from.
+        """
         store = self._words.setdefault(name, _Words())
         ours = np.array(
-            [-1 if word is None else store.codes.setdefault(word, len(store.codes)) for word in words] + [-1],
+            [
+                -1 if word is None else store.codes.setdefault(word, len(store.codes))
+                for word in map(_word, words)
+            ]
+            + [-1],
             dtype=np.int32,
         )
         if len(store.codes) > MAX_WORDS:
@@ -141,7 +148,7 @@ class RawTable:
             np.int32,
             len(values),
         )
-        self.add_codes(name, codes, [_word(value) for value in vocabulary])
+        self.add_codes(name, codes, list(vocabulary))
 
 
 def as_numbers(
