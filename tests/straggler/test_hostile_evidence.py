@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from distdoctor.cli.main import run_app
 from distdoctor.errors import InputError
 from distdoctor.straggler.from_files import read_evidence_files
 from distdoctor.straggler.readers.base import ReadOptions
@@ -90,3 +91,22 @@ def test_names_of_hosts_are_as_long_from_a_large_table_as_from_a_small_one(tmp_p
         )
         (timings,) = read_evidence_files([str(path)], ReadOptions()).steps
         assert timings.places[0].host == "x" * 255
+
+
+def test_pack_writes_no_control_character_of_the_evidence_to_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("pyarrow")
+    folder = tmp_path / "raw"
+    folder.mkdir()
+    (folder / "junk\x1b[2J.csv").write_bytes(b"\x00\x01" * 500)
+    (folder / "steps.csv").write_text(
+        csv_of(
+            "step,rank,compute_ms,\x1b[31mx", [(step, rank, 300, 1) for step in range(9) for rank in range(4)]
+        )
+    )
+    assert run_app(["straggler", "pack", str(folder), "--to", str(tmp_path / "packed")]) == 0
+    told = capsys.readouterr()
+    assert "\\x1b[31mx" in told.err
+    assert "not packed: " in told.err
+    assert "\x1b" not in told.out + told.err

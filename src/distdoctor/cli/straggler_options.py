@@ -73,5 +73,7 @@ _QUIET_S = 2.0
 
 def progress_to_stderr(line: str) -> None:
     """One line now and then while large evidence is read."""
+    from distdoctor.report.escape import visible
+
     if monotonic() - _BEGAN > _QUIET_S:
-        print(f"distdoctor: {line}", file=sys.stderr)
+        print(f"distdoctor: {visible(line)}", file=sys.stderr)

@@ -24,6 +24,7 @@ def pack(
     ] = None,
 ) -> None:
     """Write one Parquet file for each host: smaller than the raw files, and read back a section at a time."""
+    from distdoctor.report.escape import visible
     from distdoctor.straggler.pack import pack as pack_files
     from distdoctor.straggler.readers.base import ReadOptions
 
@@ -33,10 +34,10 @@ def pack(
     )
     result = pack_files(paths, to, options)
     for note in result.notes:
-        print(f"note: {note.kind.value}: {note.text}", file=sys.stderr)
+        print(f"note: {note.kind.value}: {visible(note.text)}", file=sys.stderr)
     for file in result.inputs:
         if not file.read:
-            print(f"not packed: {file.path}: {file.why_not}", file=sys.stderr)
+            print(f"not packed: {visible(file.path)}: {visible(file.why_not or '')}", file=sys.stderr)
     for path in result.written:
         print(path)
     raise typer.Exit(0)

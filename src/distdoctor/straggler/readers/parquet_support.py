@@ -50,4 +50,4 @@ def is_packed(path: str, head: bytes) -> bool | None:
 
 
 def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or ["broken"])[0][:200]
+    return (str(error).splitlines() or ["broken"])[0][:200].rstrip(". ")
