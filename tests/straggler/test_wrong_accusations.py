@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from distdoctor.report.model import InputFile, Report
+from distdoctor.report.model import Confidence, InputFile, Report
 from distdoctor.report.request import ReportRequest
 from distdoctor.straggler.analyse import analyse
 from distdoctor.straggler.analysis.ranks.blocks import Shape, pattern_of
@@ -321,3 +321,58 @@ def test_where_only_waiting_is_told_nobody_is_told_in_shares_of_it() -> None:
     healthy = report_of(parts_of(Section.WAIT, slow_in=None)).verdict
     assert healthy.cause_class == "none"
     assert healthy.title.endswith("% of the time in collectives")
+
+
+def meshed(own: NDArray[np.float64], *, tensor_parallel: int, tells_mesh: bool) -> StepTimings:
+    """Ranks of tensor parallel groups side by side, in two pipeline stages, eight on a host."""
+    timings = recorded(own)
+    half = len(own) // 2
+
+    def coords(rank: int) -> dict[str, int]:
+        data = rank % half // tensor_parallel
+        return {"pp": rank // half, "dp": data, "tp": rank % tensor_parallel}
+
+    return replace(
+        timings,
+        places=tuple(
+            replace(place, coords=coords(place.rank) if tells_mesh else {}) for place in timings.places
+        ),
+    )
+
+
+@SEEDS
+@pytest.mark.parametrize("tells_mesh", [True, False])
+def test_of_a_tensor_parallel_group_whose_ranks_wait_inside_of_forward_nobody_is_accused(
+    tells_mesh: bool, seed: int
+) -> None:
+    """Rank 5 is slow, and ranks 4, 6 and 7 wait for it in every layer, inside what they time as their own."""
+    own = own_times(slow(32, (5,), 1.2), seed=seed)
+    for first in range(0, 32, 4):
+        own[first : first + 4] = own[first : first + 4].max(axis=0)
+    report = report_of(meshed(own, tensor_parallel=4, tells_mesh=tells_mesh))
+    assert report.verdict.cause_class == "inconclusive"
+    assert not report.culprits
+    if tells_mesh:
+        assert report.verdict.title.startswith("inconclusive: ranks 4-7 take")
+        assert "tensor or context parallel group" in report.verdict.summary
+
+
+@SEEDS
+def test_one_slow_rank_of_a_tensor_parallel_group_is_accused(seed: int) -> None:
+    timings = meshed(own_times(slow(32, (5,), 1.2), seed=seed), tensor_parallel=4, tells_mesh=True)
+    assert [each.rank for each in report_of(timings).culprits if each.role != "victim"] == [5]
+
+
+@SEEDS
+def test_a_host_that_is_one_tensor_parallel_group_is_still_accused_as_a_host(seed: int) -> None:
+    own = own_times(slow(64, tuple(range(8, 16)), 1.2), seed=seed)
+    report = report_of(meshed(own, tensor_parallel=8, tells_mesh=True))
+    assert [each.host for each in report.culprits if each.role != "victim"] == ["host-1"]
+
+
+def test_accused_ranks_that_look_like_a_stage_of_another_mesh_are_not_sure() -> None:
+    """As when `--mesh` gives the dimensions in the wrong order."""
+    stage = report_of(recorded(own_times(slow(16, (12, 13, 14, 15), 1.25), seed=1), same_work=True))
+    single = report_of(recorded(own_times(slow(16, (12,), 1.25), seed=1), same_work=True))
+    assert stage.findings[0].confidence is Confidence.MEDIUM
+    assert single.findings[0].confidence is Confidence.HIGH

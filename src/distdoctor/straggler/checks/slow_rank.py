@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from distdoctor.report.model import Confidence, Evidence, Fault, Scope, Severity
 from distdoctor.straggler.analysed import Analysed, Judged
+from distdoctor.straggler.analysis.ranks.blocks import Shape, pattern_of
 from distdoctor.straggler.analysis.ranks.causes import Cause, explain_suspect
 from distdoctor.straggler.analysis.ranks.judgement import Gate, Pattern, Suspect
 from distdoctor.straggler.analysis.ranks.own_time import Basis
@@ -161,9 +162,18 @@ def confidence_of(judged: Judged, suspect: Suspect) -> Confidence:
     if judgement.basis is Basis.WALL_ONLY:
         return Confidence.MEDIUM
     measured = suspect.wait_deficit_ms is not None and not suspect.wait_is_derived
-    if measured and judgement.peers.known and suspect.stretch.length >= STEPS_FOR_HIGH:
+    if measured and _sure_of_peers(judged) and suspect.stretch.length >= STEPS_FOR_HIGH:
         return Confidence.HIGH
     return Confidence.MEDIUM
+
+
+def _sure_of_peers(judged: Judged) -> bool:
+    """Coordinates are told, and the accused form no pattern that a mesh in another order would explain."""
+    judgement, timings = judged.judgement, judged.timings
+    if not judgement.peers.known:
+        return False
+    accused = [each.rank for each in judgement.accused]
+    return pattern_of(accused, timings.world_size or timings.num_ranks).shape is Shape.SCATTERED
 
 
 def evidence_of(judged: Judged, suspect: Suspect) -> tuple[Evidence, ...]:

@@ -84,6 +84,13 @@ def why_silence_says_nothing(judged: Judged) -> tuple[str, str | None] | None:
         return _two_kinds(judged, judgement.kinds)
     if judgement.threshold.value > MAX_USEFUL_THRESHOLD:
         return _too_coarse(judged)
+    mates = [each for each in judgement.suspects if Gate.MATES in each.failed]
+    if mates and not judgement.accused and not judgement.hosts:
+        return (
+            f"{ranks_words([each.rank for each in mates], max_characters=24)} take {percent(mates[0].effect)} longer "
+            "together: one tensor or context parallel group, whose ranks may wait for one of them in their own time",
+            "time collectives inside of forward and backward: profiler traces of all ranks",
+        )
     lead = next((each for each in judgement.suspects if set(each.failed) - {Gate.SHARE}), None)
     if lead is not None and not judgement.accused and not judgement.hosts:
         return (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +16,13 @@ from distdoctor.straggler.analysis.ranks.effects import effects_of
 from distdoctor.straggler.analysis.ranks.first_steps import num_warm_up
 from distdoctor.straggler.analysis.ranks.gates import FEW_STEPS
 from distdoctor.straggler.analysis.ranks.heat import heat_of
-from distdoctor.straggler.analysis.ranks.hosts import AccusedRank, SlowHost, rows_by_host, slow_hosts
+from distdoctor.straggler.analysis.ranks.hosts import (
+    MIN_SHARE,
+    AccusedRank,
+    SlowHost,
+    rows_by_host,
+    slow_hosts,
+)
 from distdoctor.straggler.analysis.ranks.judgement import Gate, Judgement, Pattern, Suspect
 from distdoctor.straggler.analysis.ranks.kinds import two_kinds
 from distdoctor.straggler.analysis.ranks.numbering import steps_off
@@ -25,6 +32,7 @@ from distdoctor.straggler.analysis.ranks.rotation import MIN_EXCESS, Rotation, r
 from distdoctor.straggler.analysis.ranks.stages import heavy_groups
 from distdoctor.straggler.analysis.ranks.suspects import WHOLE_SHARE, Scene, find_suspects, worst_first
 from distdoctor.straggler.analysis.ranks.threshold import FAMILY_ERROR, FLOOR, threshold_for
+from distdoctor.straggler.facts.places import Place
 from distdoctor.straggler.facts.sections import Role, Section, role_of
 from distdoctor.straggler.facts.steps import StepTimings, Times
 
@@ -40,6 +48,9 @@ MUCH_MORE = 1.5
 
 # A rank that shares so much of an accused rank's effect may be slow for the same reason. Our own threshold, as for hosts.
 COMPANION_SHARE = 0.5
+
+# Ranks that differ in these coordinates alone wait for one another inside of forward and backward.
+MATE_DIMENSIONS = frozenset({"tp", "etp", "cp", "sp", "dsp"})
 
 # Accused ranks whose own time over steps is kept for a picture.
 MAX_CURVES = 3
@@ -247,7 +258,7 @@ def _doubt_groups(
     Returns the pattern that made the doubt, None when there is none.
     """
     if scene.peers.known:
-        return suspects, hosts, None
+        return _doubt_mates(suspects, hosts, timings.places), hosts, None
     lasting = {each.row for each in suspects if each.is_accused and each.pattern is not Pattern.INTERMITTENT}
     rows = lasting | {row for host in hosts for row in host.rows}
     num_ranks = timings.world_size or timings.num_ranks
@@ -266,6 +277,34 @@ def _doubt_groups(
     return doubted, (), pattern
 
 
+def _doubt_mates(
+    suspects: tuple[Suspect, ...], hosts: tuple[SlowHost, ...], places: Sequence[Place]
+) -> tuple[Suspect, ...]:
+    """Accuses no tensor or context parallel group as a whole: its ranks wait for one another inside of every layer.
+
+    Where that waiting is in their own time, all of them look as slow as the one that is. A slow host stays accused.
+    """
+    mates: dict[tuple[tuple[str, int], ...], list[int]] = {}
+    for row, place in enumerate(places):
+        if MATE_DIMENSIONS & place.coords.keys():
+            rest = tuple(
+                sorted((name, at) for name, at in place.coords.items() if name not in MATE_DIMENSIONS)
+            )
+            mates.setdefault(rest, []).append(row)
+    folded = {row for host in hosts for row in host.rows}
+    accused = {each.row for each in suspects if each.is_accused and each.row not in folded}
+    doubted = {
+        row
+        for rows in mates.values()
+        if len(rows) > 1 and len(accused & set(rows)) >= max(2, MIN_SHARE * len(rows))
+        for row in rows
+    }
+    return tuple(
+        replace(each, failed=(Gate.MATES,)) if each.is_accused and each.row in doubted else each
+        for each in suspects
+    )
+
+
 def _companions(scene: Scene, suspects: tuple[Suspect, ...], rows: set[int]) -> set[int]:
     """Ranks that share at least COMPANION_SHARE of the least effect of the accused, in the steps of the first one."""
     accused = [each for each in suspects if each.row in rows]
@@ -279,12 +318,14 @@ def _companions(scene: Scene, suspects: tuple[Suspect, ...], rows: set[int]) -> 
 
 
 def _is_one_host(rows: set[int], timings: StepTimings, pattern: RankPattern) -> bool:
-    """Ranks of one host out of at least four, in the middle of the job: no stage is there alone by habit."""
+    """Most ranks of one host out of at least four, in the middle of the job: no stage is there alone by habit."""
     hosts = {timings.places[row].host for row in rows}
+    by_host = rows_by_host(timings.places)
     return (
         None not in hosts
         and len(hosts) == 1
-        and len(rows_by_host(timings.places)) >= 4
+        and len(by_host) >= 4
+        and all(len(rows) >= MIN_SHARE * len(by_host[host]) for host in hosts if host is not None)
         and not pattern.at_end
     )
 
