@@ -378,11 +378,14 @@ def test_a_mesh_turns_a_heavy_block_into_a_stage(tmp_path: Path, capsys: pytest.
     assert (code, cause(report), culprits(report)) == (ExitCode.OK, "stage_imbalance", [])
 
 
-def test_a_mesh_larger_than_the_evidence_says_that_ranks_are_missing(
+def test_a_mesh_of_more_ranks_than_the_evidence_is_refused_unless_the_job_has_so_many(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Ranks compared by the mesh of another job would be accused of their heavier work."""
     path = write_csv(job(8, 40, tells_coordinates=False), tmp_path / "times.csv")
-    code, report = told(capsys, path, "--mesh", "dp=16")
+    assert analyze(path, "--mesh", "dp=16") == ExitCode.USAGE
+    assert "multiply to 8" in capsys.readouterr().err
+    code, report = told(capsys, path, "--mesh", "dp=16", "--gpus", "16")
     assert code == ExitCode.UNANSWERED
     assert "8 of 16 ranks" in report["verdict"]["title"]
 

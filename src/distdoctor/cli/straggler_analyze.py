@@ -63,7 +63,9 @@ def analyze(
     from distdoctor.straggler.readers.base import ReadOptions
 
     first, last = parse_steps(steps)
-    layout = Layout(mesh=parse_mesh(mesh) if mesh is not None else (), gpus_per_host=gpus_per_host)
+    layout = Layout(
+        mesh=parse_mesh(mesh) if mesh is not None else (), gpus_per_host=gpus_per_host, num_gpus=gpus
+    )
     request = make_request(output, command="straggler-analyze")
     around_s = parse_around(around, request.started)
     prepared = prepare_outputs(output, Names(command="straggler-analyze", host="files"))

@@ -25,6 +25,7 @@ from distdoctor.straggler.facts.reading import Note, NoteKind, Reading
 from distdoctor.straggler.facts.sections import Section
 from distdoctor.straggler.facts.series import JobSeries, SeriesKind
 from distdoctor.straggler.facts.steps import StepTimings, Times
+from distdoctor.straggler.holes import with_holes
 
 # The name of the step times that stand for all ranks.
 JOB_STEPS = "step time of the job"
@@ -32,6 +33,7 @@ JOB_STEPS = "step time of the job"
 
 def analyse(reading: Reading, *, around_s: float | None = None, num_gpus: int | None = None) -> Analysed:
     """Everything that can be worked out. Timings of steps and of collectives of one source are taken together."""
+    reading = with_holes(reading)
     waits: list[tuple[CollectiveTimings, WaitMatrix]] = []
     collectives = []
     notes = list(reading.notes)

@@ -12,6 +12,12 @@ from distdoctor.straggler.facts.places import Place
 from distdoctor.straggler.facts.reading import Reading
 from distdoctor.straggler.facts.steps import StepTimings
 
+# Dimensions that frameworks have; another name is a slip, and would make every rank one of its own kind.
+KNOWN_DIMENSIONS = (
+    "pp", "dp", "tp", "cp", "ep", "etp", "sp", "vpp", "dp_replicate", "dp_shard", "fsdp", "ddp", "hsdp", "replicate",
+    "shard", "data", "pipeline", "tensor", "context", "expert", "model",
+)  # fmt: skip
+
 _DIMENSION = re.compile(r"([A-Za-z_]\w{0,31})\s*=\s*(\d{1,7})")
 
 
@@ -22,6 +28,8 @@ class Layout:
     mesh: tuple[tuple[str, int], ...] = ()
     """Dimensions, outermost first, as a DeviceMesh is built: ("pp", 4), ("dp", 8), ("tp", 2)."""
     gpus_per_host: int | None = None
+    num_gpus: int | None = None
+    """That the job holds: it may have more ranks than are in the evidence."""
 
 
 def parse_mesh(text: str) -> tuple[tuple[str, int], ...]:
@@ -35,6 +43,12 @@ def parse_mesh(text: str) -> tuple[tuple[str, int], ...]:
     mesh = tuple((match[1].lower(), int(match[2])) for match in matches if match is not None)
     if len({name for name, _ in mesh}) != len(mesh) or any(size < 1 for _, size in mesh):
         raise UsageError(f"--mesh `{text}`: each dimension once, of 1 and more")
+    unknown = [name for name, _ in mesh if name not in KNOWN_DIMENSIONS]
+    if unknown:
+        raise UsageError(
+            f"--mesh `{text}`: `{unknown[0]}` is no dimension that is known",
+            hint=f"known: {', '.join(KNOWN_DIMENSIONS)}",
+        )
     return mesh
 
 
@@ -61,8 +75,23 @@ def with_layout(reading: Reading, layout: Layout) -> Reading:
 
 
 def _placed(timings: StepTimings, layout: Layout) -> StepTimings:
+    if layout.mesh:
+        _check_size(timings, layout)
     world = num_ranks_of(layout.mesh) if layout.mesh else timings.world_size
     return replace(timings, places=_places(timings.places, layout), world_size=timings.world_size or world)
+
+
+def _check_size(timings: StepTimings, layout: Layout) -> None:
+    """A mesh of another job would compare ranks that do different work, and accuse the heavier ones."""
+    size = num_ranks_of(layout.mesh)
+    known = timings.world_size or max(timings.ranks) + 1
+    if size <= known or size == layout.num_gpus:
+        return
+    raise UsageError(
+        f"--mesh has {size} ranks, and the evidence is of {known}",
+        hint=f"give the mesh of this job, dimensions that multiply to {known}; if the job has {size} ranks and not all "
+        f"are here, say so: `--gpus {size}`",
+    )
 
 
 def _placed_collectives(timings: CollectiveTimings, layout: Layout) -> CollectiveTimings:

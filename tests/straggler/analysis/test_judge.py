@@ -360,3 +360,26 @@ def test_a_stretch_whose_edges_lie_inside_windows_is_found() -> None:
         (suspect,) = judgement_of(timings).accused
         assert (suspect.rank, suspect.pattern) == (3, Pattern.STRETCH)
         assert abs(suspect.stretch.start - 39) <= 2
+
+
+def test_times_that_wander_slowly_accuse_hardly_anybody() -> None:
+    """Neighbouring steps that resemble one another closely make ranks stay above their peers for long by chance."""
+    accused = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        noise = np.zeros((8, 200))
+        for step in range(1, 200):
+            noise[:, step] = 0.9 * noise[:, step - 1] + np.sqrt(1 - 0.9**2) * rng.standard_normal(8)
+        judgement = judgement_of(own_and_wait(300 * (1 + 0.05 * noise)))
+        assert judgement.effects.wander > 1
+        accused += bool(judgement.accused)
+    assert accused <= 1
+
+
+def test_a_rank_that_is_above_its_peers_in_half_of_the_parts_is_not_slow_all_the_time() -> None:
+    rng = np.random.default_rng(1)
+    own = 300 * (1 + 0.01 * rng.standard_normal((8, 160)))
+    # Up and down in turns of twenty steps, up in the middle of both halves.
+    own[3] *= np.repeat([1.0, 1.2, 1.2, 1.0, 1.0, 1.2, 1.2, 1.2], 20)
+    lasting = [each for each in judgement_of(own_and_wait(own)).accused if each.pattern is Pattern.PERSISTENT]
+    assert lasting == []

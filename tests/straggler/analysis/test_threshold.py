@@ -130,6 +130,7 @@ def test_the_scatter_is_within_groups() -> None:
     effects = noisy(64, 100, noise=0.01)
     apart = np.where(np.arange(64) < 32, 0.0, 0.5)
     moved = Effects(
+        wander=1.0,
         effect=(effects.effect + apart).astype(np.float32),
         **{
             name: getattr(effects, name)

@@ -81,7 +81,7 @@ def test_packed_members_are_joined_wherever_the_pieces_are_cut(
 ) -> None:
     monkeypatch.setattr("distdoctor.evidence.CHUNK_BYTES", stored_at_once)
     parts = [ROWS[:500], b"", ROWS[500:9_000]]
-    data = b"".join(gzip.compress(part) for part in parts)
+    data = b"".join(gzip.compress(part, mtime=0) for part in parts)
     file = FileBytes(file_of(tmp_path, data + bytes(512)))
     assert b"".join(file.pieces()) == ROWS[:9_000]
     assert file.note is None
@@ -89,7 +89,7 @@ def test_packed_members_are_joined_wherever_the_pieces_are_cut(
 
 
 def test_a_torn_end_of_packed_data_is_told_and_what_came_before_is_kept(tmp_path: Path) -> None:
-    data = gzip.compress(ROWS)
+    data = gzip.compress(ROWS, mtime=0)
     torn = FileBytes(file_of(tmp_path, data[: len(data) // 2]))
     got = b"".join(torn.pieces())
     assert ROWS.startswith(got)
@@ -110,12 +110,12 @@ def test_packed_data_that_gives_nothing_is_refused(tmp_path: Path, data: bytes) 
 
 def test_a_bomb_is_left_and_what_packs_well_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("distdoctor.evidence_bytes.MAX_UNPACKED_BYTES", 1 << 20)
-    bomb = FileBytes(file_of(tmp_path, gzip.compress(b"0" * (40 << 20))))
+    bomb = FileBytes(file_of(tmp_path, gzip.compress(b"0" * (40 << 20), mtime=0)))
     assert sum(map(len, bomb.pieces())) < 20 << 20
     assert bomb.note is not None
     assert "were read" in bomb.note
     lines = b"".join(b"step %d took 400 ms, as all of them\n" % step for step in range(100_000))
-    well = FileBytes(file_of(tmp_path, gzip.compress(lines)))
+    well = FileBytes(file_of(tmp_path, gzip.compress(lines, mtime=0)))
     assert sum(map(len, well.pieces())) == len(lines)
     assert well.note is None
 
@@ -181,7 +181,7 @@ def test_halves_of_numbers_beside_nul_bytes_are_no_values(tmp_path: Path) -> Non
         (b"PK\x03\x04", "zip"),
         (b"\x7fELF\x02\x01", "ELF"),
         (b"name".ljust(257, b"\0") + b"ustar", "tar"),
-        (gzip.compress(b"name".ljust(257, b"\0") + b"ustar"), "tar"),
+        (gzip.compress(b"name".ljust(257, b"\0") + b"ustar", mtime=0), "tar"),
     ],
 )
 def test_what_is_no_text_is_refused_with_its_kind(tmp_path: Path, data: bytes, why: str) -> None:

@@ -33,7 +33,8 @@ def _nothing(judged: Judged) -> Outcome:
     hosts = {place.host for place in judged.timings.places if place.host is not None}
     if not hosts:
         return not_seen(
-            "the evidence does not tell which rank runs on which host", how="give `--gpus-per-host 8`"
+            "the evidence does not tell which rank runs on which host",
+            how="say how many GPUs a host has: `--gpus-per-host N`",
         )
     if len(hosts) < MIN_HOSTS:
         return not_seen(

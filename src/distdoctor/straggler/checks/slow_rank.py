@@ -26,6 +26,9 @@ CRITICAL_COST = 0.2
 # Fewer steps than this (of the usual minimum of fifty in rules of this kind) lower the confidence.
 STEPS_FOR_HIGH = 50
 
+# Where times go up and down slowly, by so many times what noise explains, a rank may be above its peers by chance.
+MAX_WANDER_FOR_HIGH = 1.5
+
 # Accused ranks get a finding each up to here; more are told in one.
 MAX_SINGLE = 8
 
@@ -162,7 +165,8 @@ def confidence_of(judged: Judged, suspect: Suspect) -> Confidence:
     if judgement.basis is Basis.WALL_ONLY:
         return Confidence.MEDIUM
     measured = suspect.wait_deficit_ms is not None and not suspect.wait_is_derived
-    if measured and _sure_of_peers(judged) and suspect.stretch.length >= STEPS_FOR_HIGH:
+    steady = judgement.effects.wander < MAX_WANDER_FOR_HIGH
+    if measured and steady and _sure_of_peers(judged) and suspect.stretch.length >= STEPS_FOR_HIGH:
         return Confidence.HIGH
     return Confidence.MEDIUM
 

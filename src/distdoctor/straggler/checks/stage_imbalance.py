@@ -9,7 +9,7 @@ from distdoctor.straggler.analysed import Analysed, Judged
 from distdoctor.straggler.analysis.ranks.own_time import Basis
 from distdoctor.straggler.analysis.ranks.stages import HeavyGroup
 from distdoctor.straggler.checks.base import Found, NotApplicable, Outcome, Passed, StragglerCheck, not_seen
-from distdoctor.straggler.checks.unjudged import why_not_judged
+from distdoctor.straggler.checks.unjudged import tell_mesh, why_not_judged
 from distdoctor.straggler.words import ms, percent, ranks_words
 
 # A stage that is heavier by this much costs more than uneven layers have to. Below it: to know. Our own threshold;
@@ -41,7 +41,7 @@ def _outcomes(judged: Judged) -> list[Outcome]:
         return [
             not_seen(
                 "the evidence tells no parallel coordinates",
-                how="tell the mesh, outermost first: `--mesh pp=4,dp=8,tp=2`",
+                how=tell_mesh(judged),
             )
         ]
     if judgement.basis in (Basis.WALL_ONLY, Basis.WAIT_ONLY):

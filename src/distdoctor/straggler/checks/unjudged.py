@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from distdoctor.report.names import fold_hosts
 from distdoctor.straggler.analysed import Analysed, Judged
 from distdoctor.straggler.analysis.peers import MIN_PEERS
 from distdoctor.straggler.analysis.ranks.gates import MIN_STEPS
@@ -19,8 +20,6 @@ from distdoctor.straggler.words import percent, ranks_words
 COMPUTING = (Section.FORWARD, Section.BACKWARD, Section.COMPUTE)
 
 _ALL_RANKS = "give the files of all ranks"
-
-_TELL_MESH = "tell the mesh, outermost first: `--mesh pp=4,dp=8,tp=2`"
 
 # Ranks that differ by so many standard errors of one rank differ by themselves, and not by noise. Our own threshold.
 _MUCH_SPREAD = 3.0
@@ -65,7 +64,9 @@ def why_silence_says_nothing(judged: Judged) -> tuple[str, str | None] | None:
             if timings.num_ranks == 1
             else f"{alike or 'no'} rank{'s' if alike != 1 else ''} of one kind"
         )
-        return f"{who}; at least {MIN_PEERS} are needed to name one", _ALL_RANKS
+        complete = timings.world_size is not None and timings.num_ranks >= timings.world_size > 1
+        how = "set an earlier run beside it: `distdoctor compare`" if complete else _ALL_RANKS
+        return f"{who}; at least {MIN_PEERS} are needed to name one", how
     if judgement.num_steps < MIN_STEPS:
         return (
             f"{judged.units}; at least {MIN_STEPS} are needed to name a rank",
@@ -75,7 +76,7 @@ def why_silence_says_nothing(judged: Judged) -> tuple[str, str | None] | None:
         return (
             f"a group of {len(judgement.pattern.ranks)} ranks takes longer ({judgement.pattern.shape.value}): a "
             "pipeline stage, another kind of GPU, or slow hosts",
-            _TELL_MESH,
+            tell_mesh(judged),
         )
     partial = _partial(judgement)
     if partial is not None and not judgement.accused and not judgement.hosts:
@@ -110,6 +111,12 @@ def why_silence_says_nothing(judged: Judged) -> tuple[str, str | None] | None:
     return None
 
 
+def tell_mesh(judged: Judged) -> str:
+    """How to tell parallel coordinates, in words that nobody can paste unread."""
+    num_ranks = max(judged.timings.world_size or 0, judged.timings.num_ranks)
+    return f"tell the mesh, outermost dimension first: `--mesh pp=P,dp=D,tp=T` with P × D × T = {num_ranks}"
+
+
 def _partial(judgement: Judgement) -> str | None:
     """What was not timed, where that is too much for a slow rank to be ruled out."""
     if judgement.basis is not Basis.SECTIONS:
@@ -128,13 +135,23 @@ def _two_kinds(judged: Judged, kinds: TwoKinds) -> tuple[str, str]:
     much = percent(kinds.apart)
     late = judged.judgement.basis is Basis.WAIT_ONLY
     longer = f"come later by {much} of the time in collectives" if late else f"take {much} longer"
-    takes = f"{ranks} of {kinds.num_ranks} that should be alike {longer}"
+    takes = f"{ranks}{_host_of(judged, kinds)} of {kinds.num_ranks} that should be alike {longer}"
     if judged.judgement.peers.known:
         return (
             f"{takes}: two kinds of GPU, or a slowdown that they share",
             "compare models, clocks and power limits of the GPUs of both kinds",
         )
-    return f"{takes}: pipeline stages, two kinds of GPU, or a slowdown that they share", _TELL_MESH
+    return f"{takes}: pipeline stages, two kinds of GPU, or a slowdown that they share", tell_mesh(judged)
+
+
+def _host_of(judged: Judged, kinds: TwoKinds) -> str:
+    """ " (all of node-b)" where they are all the ranks of some hosts, and nobody else is there."""
+    places = judged.timings.places
+    hosts = {places[row].host for row in kinds.longer}
+    others = {place.host for row, place in enumerate(places) if row not in set(kinds.longer)}
+    if None in hosts or hosts & others:
+        return ""
+    return f" (all of {fold_hosts(sorted(str(host) for host in hosts), max_groups=2)})"
 
 
 def _too_coarse(judged: Judged) -> tuple[str, str]:
@@ -153,7 +170,7 @@ def _too_coarse(judged: Judged) -> tuple[str, str]:
     if judgement.threshold.spread > _MUCH_SPREAD * error:
         return (
             f"ranks differ too much from one another: only one that is {limit} could be told",
-            "compare only ranks that do the same work" if judgement.peers.known else _TELL_MESH,
+            "compare only ranks that do the same work" if judgement.peers.known else tell_mesh(judged),
         )
     return f"too noisy: only a rank that is {limit} could be told", f"record more steps: {RECORD}"
 

@@ -24,6 +24,9 @@ _CLIP_SDS = 3.0
 MAX_WINDOWS = 8
 MIN_WINDOW_STEPS = 20
 
+# The scatter of fewer stretches says nothing.
+_MIN_WINDOWS_TO_WANDER = 4
+
 # Rows at once: working copies stay below some 20 MB for 5,000 steps.
 _ROWS_AT_ONCE = 256
 
@@ -46,6 +49,9 @@ class Effects:
     """Median of the first and of the second half, shape (ranks, 2)."""
     windows: NDArray[np.float32]
     """Median of each stretch, shape (ranks, windows)."""
+    wander: float
+    """How much more the medians of stretches differ than the noise from step to step explains, 1 where it explains all:
+    times that go up and down slowly. In `standard_error` already."""
     window_edges: NDArray[np.intp]
     """Columns where stretches begin, and the end; shape (windows + 1,)."""
 
@@ -73,16 +79,33 @@ def effects_of(excess: Times) -> Effects:
         count[rows] = np.sum(~np.isnan(block), axis=1)
         halves[rows, 0] = row_medians(block[:, :middle])
         halves[rows, 1] = row_medians(block[:, middle:])
+    error = standard_error(noise, rho, count)
+    wander = _wander(windows, error)
     return Effects(
         effect=effect,
         noise=noise,
         autocorrelation=rho,
         num_steps=count,
-        standard_error=standard_error(noise, rho, count),
+        standard_error=error * np.float32(wander),
+        wander=wander,
         halves=halves,
         windows=windows,
         window_edges=edges,
     )
+
+
+def _wander(windows: NDArray[np.float32], error: NDArray[np.float32]) -> float:
+    """Of the median rank, so that a rank that really changed does not count: standard error by the scatter of stretches
+    over the one by noise and autocorrelation. Within stretches a slow wander does not show.
+    """
+    num_windows = windows.shape[1]
+    if num_windows < _MIN_WINDOWS_TO_WANDER:
+        return 1.0
+    known = np.isfinite(windows).all(axis=1) & np.isfinite(error) & (error > 0)
+    if not known.any():
+        return 1.0
+    by_windows = windows[known].std(axis=1, ddof=1) / np.sqrt(num_windows)
+    return max(1.0, float(np.median(by_windows / error[known])))
 
 
 def standard_error(

@@ -31,6 +31,11 @@ MIN_WAIT_SHARE = 0.3
 # What is less than this share of a step is minor: told, but nobody is accused of it.
 MIN_SHARE_OF_STEP = 0.01
 
+# A rank that is slow is so in all parts of the time, give or take noise: at least by this share of its effect in all but
+# one of eight. Our own threshold.
+_PARTS = 8
+STEADY_SHARE = 1 / 3
+
 # Wall times of whole steps are equal in synchronous training. One that is not holds no waiting, and only a large
 # difference is beyond doubt.
 WALL_EFFECT = 0.10
@@ -66,7 +71,7 @@ def failed_gates(
         failed.append(Gate.NOISE)
     if basis is Basis.WALL_ONLY and effect < WALL_EFFECT:
         failed.append(Gate.NOISE)
-    if len(values) >= 2 * MIN_STEPS and not _in_both_halves(values, effect):
+    if len(values) >= 2 * MIN_STEPS and not _lasts(values, effect):
         failed.append(Gate.LASTING)
     measured = wait_deficit_ms is not None and not wait_is_derived
     if measured and wait_deficit_ms is not None and wait_deficit_ms < MIN_WAIT_SHARE * excess_ms:
@@ -84,6 +89,16 @@ def _beyond_doubt(values: NDArray[np.float32], effect: float, standard_error: fl
     )
 
 
-def _in_both_halves(values: NDArray[np.float32], effect: float) -> bool:
+def _lasts(values: NDArray[np.float32], effect: float) -> bool:
+    """In both halves, and in all but one of eight parts: what wanders up and down for long is no slow rank.
+
+    Where neighbouring steps resemble one another closely, a rank is above its peers for a while by chance alone.
+    """
     middle = len(values) // 2
-    return all(float(np.median(half)) > effect / 2 for half in (values[:middle], values[middle:]))
+    if any(float(np.median(half)) <= effect / 2 for half in (values[:middle], values[middle:])):
+        return False
+    if len(values) < _PARTS * MIN_STEPS:
+        return True
+    parts = np.array_split(values, _PARTS)
+    low = sum(float(np.median(part)) <= effect * STEADY_SHARE for part in parts)
+    return low <= 1

@@ -45,11 +45,12 @@ def changed_rows(
     autocorrelation: NDArray[np.float32],
     *,
     row_error: float,
+    wander: float = 1.0,
 ) -> NDArray[np.bool_]:
     """Which rows have a change of level, each with error probability `row_error`; shape (ranks,).
 
     The largest cumulated deviation over sqrt(n) follows Kolmogorov's law, P(> x) = 2 exp(−2 x²), with the long-run
-    standard deviation, sd sqrt((1 + r) / (1 − r)).
+    standard deviation, sd sqrt((1 + r) / (1 − r)), times `wander` (`Effects.wander`).
     """
     bound = _SAFETY * math.sqrt(math.log(2 / max(row_error, 1e-300)) / 2)
     num_steps = excess.shape[1]
@@ -57,7 +58,7 @@ def changed_rows(
     if num_steps < 2 * MIN_STRETCH:
         return changed
     r = np.clip(autocorrelation, 0, 0.9)
-    long_run = np.maximum(noise, 1e-6) * np.sqrt((1 + r) / (1 - r))
+    long_run = np.maximum(noise, 1e-6) * np.sqrt((1 + r) / (1 - r)) * wander
     for start in range(0, len(excess), _ROWS_AT_ONCE):
         rows = slice(start, start + _ROWS_AT_ONCE)
         sums = _bridge(_clipped(excess[rows], centre[rows, None], noise[rows, None]))

@@ -104,6 +104,7 @@ def _lasting_rows(scene: Scene) -> list[int]:
         np.nan_to_num(effects.noise),
         _usual_autocorrelation(effects),
         row_error=FAMILY_ERROR * CHANGE_SHARE / num_seen,
+        wander=effects.wander,
     )
     rows = np.flatnonzero(whole | changed)
     largest = np.nan_to_num(np.nanmax(scene.effects.windows[rows], axis=1)) if len(rows) else rows
@@ -193,7 +194,8 @@ def _suspect(scene: Scene, row: int, stretch: Stretch, pattern: Pattern) -> Susp
 def _error(scene: Scene, row: int, num_values: int) -> float:
     one = slice(row, row + 1)
     count = np.array([num_values], dtype=np.int64)
-    return float(standard_error(scene.effects.noise[one], scene.effects.autocorrelation[one], count)[0])
+    error = standard_error(scene.effects.noise[one], scene.effects.autocorrelation[one], count)
+    return float(error[0]) * scene.effects.wander
 
 
 def _usual_error(scene: Scene) -> float:
