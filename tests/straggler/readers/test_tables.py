@@ -291,11 +291,61 @@ def test_folders_with_the_same_ranks_and_steps_are_separate_runs(tmp_path: Path)
     assert notes_of(reading, NoteKind.MIXED_RUNS)
 
 
-def test_a_rank_in_two_files_is_noted(tmp_path: Path) -> None:
+def test_a_copy_of_a_file_is_noted_and_dropped(tmp_path: Path) -> None:
     rows = csv_text([{"step": s, "data_ms": 1} for s in range(9)])
     reading = read(CSV_TABLES, write(tmp_path, "rank0.csv", rows), write(tmp_path, "rank0.copy.csv", rows))
     assert only(reading).num_ranks == 1
     assert "rank 0 is in several files" in notes_of(reading, NoteKind.DUPLICATE_RANKS)[0]
+    assert not notes_of(reading, NoteKind.RESTARTED) and not notes_of(reading, NoteKind.MIXED_RUNS)
+
+
+@pytest.mark.parametrize(("reader", "text", "suffix"), BOTH)
+def test_two_jobs_in_one_folder_are_judged_apart(tmp_path: Path, reader, text, suffix: str) -> None:
+    paths = [
+        write(tmp_path, f"{name}.{suffix}", text(long_rows(4, 20, forward_ms=forward)))
+        for name, forward in (("onset", 50.0), ("healthy", 40.0))
+    ]
+    reading = read(reader, *paths)
+    assert [timings.source.rpartition(" of ")[2] for timings in reading.steps] == [
+        f"healthy.{suffix}",
+        f"onset.{suffix}",
+    ]
+    assert [float(timings.sections[Section.FORWARD][0, 0]) for timings in reading.steps] == [40.0, 50.0]
+    (note,) = notes_of(reading, NoteKind.MIXED_RUNS)
+    assert f"`healthy.{suffix}`, `onset.{suffix}`" in note
+    assert not notes_of(reading, NoteKind.DUPLICATE_RANKS) + notes_of(reading, NoteKind.RESTARTED)
+
+
+def test_jobs_that_differ_in_one_rank_alone_are_no_copies(tmp_path: Path) -> None:
+    healthy = long_rows(8, 20)
+    slow = [{**row, "data_ms": 99.0} if row["rank"] == 7 else row for row in healthy]
+    reading = read(
+        CSV_TABLES, write(tmp_path, "a.csv", csv_text(healthy)), write(tmp_path, "b.csv", csv_text(slow))
+    )
+    assert [float(timings.sections[Section.DATA][7, 0]) for timings in reading.steps] == [8.5, 99.0]
+
+
+def test_files_of_ranks_of_two_jobs_in_one_folder_are_told_apart_by_their_names(tmp_path: Path) -> None:
+    paths = [
+        write(tmp_path, f"{run}_rank{rank}.csv", csv_text([{"step": s, "data_ms": value} for s in range(9)]))
+        for run, value, ranks in (("bad", 7, range(2)), ("good", 3, range(4)))
+        for rank in ranks
+    ]
+    reading = read(CSV_TABLES, *paths)
+    assert [timings.ranks for timings in reading.steps] == [(0, 1), (0, 1, 2, 3)]
+    assert [set(timings.sections[Section.DATA].ravel().tolist()) for timings in reading.steps] == [{7}, {3}]
+
+
+def test_a_file_that_goes_on_where_another_ends_is_the_same_run_and_later_is_explained(
+    tmp_path: Path,
+) -> None:
+    first = write(tmp_path, "x.csv", csv_text([{"rank": 0, "step": s, "data_ms": 1} for s in range(100)]))
+    second = write(
+        tmp_path, "y.csv", csv_text([{"rank": 0, "step": s, "data_ms": 2} for s in range(90, 200)])
+    )
+    reading = read(CSV_TABLES, second, first)
+    assert only(reading).sections[Section.DATA][0, [89, 90, 199]].tolist() == [1, 2, 2]
+    assert any("else of the later first step" in note for note in notes_of(reading, NoteKind.RESTARTED))
 
 
 def test_a_world_that_changed_its_size_is_noted(tmp_path: Path) -> None:

@@ -143,7 +143,8 @@ class StepRows:
             self.note(
                 NoteKind.RESTARTED,
                 f"{named_ranks(again)} tell{'' if len(again) > 1 else 's'} "
-                f"up to {max(again.values())} steps twice, as after a restart; the later rows count",
+                f"up to {max(again.values())} steps twice, as after a restart; the later rows count: those further down, or "
+                "of the file that begins later",
             )
         self._notes += missing_ranks(ranks, world_size)
         if len(set(self.world_sizes)) > 1:

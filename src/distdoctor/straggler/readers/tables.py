@@ -19,10 +19,15 @@ from distdoctor.straggler.readers.mixed_times import Decision, Use, decide
 from distdoctor.straggler.readers.rank_rows import FileRows, RankRows
 from distdoctor.straggler.readers.rank_words import named_ranks
 from distdoctor.straggler.readers.rows import StepRows
-from distdoctor.straggler.readers.runs import MAX_REPEATED_SHARE, Run, group_runs, overlap
+from distdoctor.straggler.readers.runs import Run, group_runs
 from distdoctor.units import fold_ints
 
 ONLY_STEPS = "only the wall time of whole steps is here: equal on all ranks in synchronous training; it cannot name a slow rank"
+
+LATER = (
+    "of a step that both tell the later rows count: those of the higher attempt, else of the later time of day, else of "
+    "the later first step"
+)
 
 # Names listed in a note.
 _MAX_LISTED = 12
@@ -33,27 +38,51 @@ _STEP: Key = (Section.STEP, Said.EXACTLY)
 def reading_of_files(files: Sequence[FileRows], source: str) -> Reading:
     """All files of one kind as a reading, without `inputs`. Raises InputError when the arrays would not fit."""
     ranked = [file for file in files if not file.has_no_rank and file.ranks]
-    runs = group_runs((file, file.path, _spans(file)) for file in ranked)
+    runs = group_runs(((file, file.path, _spans(file)) for file in ranked), are_copies)
     steps: list[StepTimings] = []
     notes: list[Note] = []
+    labels = _labels(runs)
     if len(runs) > 1:
-        folders = [f"`{PurePath(run.items[0].path).parent}`" for run in runs]
         notes.append(
             Note(
                 kind=NoteKind.MIXED_RUNS,
-                text=f"{len(runs)} runs with the same ranks and steps, each taken by itself: {', '.join(folders[:4])}"
-                + (" …" if len(folders) > 4 else ""),
-                how="give one of the folders",
+                text=f"{len(runs)} runs with the same ranks and steps, each taken by itself: "
+                + ", ".join(f"`{label}`" for label in labels[:4])
+                + (" …" if len(labels) > 4 else ""),
+                how="give one of them alone",
             )
         )
-    for run in runs:
-        folder = PurePath(run.items[0].path).parent.name
-        timings, run_notes = _one_run(run, f"{source} of {folder}" if len(runs) > 1 and folder else source)
+    for run, label in zip(runs, labels, strict=True):
+        timings, run_notes = _one_run(run, f"{source} of {label}" if len(runs) > 1 else source)
         steps += [timings] if timings is not None else []
         notes += run_notes
     series, series_notes = _series(files, source)
     notes += [*series_notes, *_file_notes(files)]
     return Reading(steps=tuple(steps), series=tuple(series), notes=tuple(dict.fromkeys(notes)))
+
+
+def _labels(runs: Sequence[Run[FileRows]]) -> list[str]:
+    """What tells runs apart: their folders, else their files, else the paths of these."""
+    firsts = [PurePath(run.items[0].path) for run in runs]
+    for labels in ([path.parent.name for path in firsts], [path.name for path in firsts]):
+        if len(set(labels)) == len(labels) and all(labels):
+            return labels
+    return [str(path) for path in firsts]
+
+
+def are_copies(one: FileRows, other: FileRows) -> bool:
+    """Whether two files tell the same values of all steps that both tell of a rank."""
+    known = {(rows.rank, rows.attempt): rows for rows in one.ranks}
+    shared = [(known[key], rows) for rows in other.ranks if (key := (rows.rank, rows.attempt)) in known]
+    return bool(shared) and all(_same_values(first, second) for first, second in shared)
+
+
+def _same_values(one: RankRows, other: RankRows) -> bool:
+    _, here, there = np.intersect1d(one.steps, other.steps, return_indices=True)
+    return set(one.values) == set(other.values) and all(
+        np.array_equal(values[here], other.values[key][there], equal_nan=True)
+        for key, values in one.values.items()
+    )
 
 
 def _spans(file: FileRows) -> dict[int, tuple[int, int]]:
@@ -73,7 +102,7 @@ def _one_run(run: Run[FileRows], source: str) -> tuple[StepTimings | None, list[
             rows.place(place)
             places[place.rank] = place
     chunks, notes = _without_wrong_units(
-        sorted((each for file in run.items for each in file.ranks), key=_order_of_attempts)
+        _without_copies(sorted((each for file in run.items for each in file.ranks), key=_order_of_attempts))
     )
     decision = decide(chunks, places, columns)
     notes += [*decision.notes, *_notes_of_files_of_ranks(run)]
@@ -87,6 +116,22 @@ def _one_run(run: Run[FileRows], source: str) -> tuple[StepTimings | None, list[
             Note(kind=NoteKind.LIMITED, text=ONLY_STEPS, how="`distdoctor straggler record` times the parts")
         )
     return timings, [*notes, *row_notes]
+
+
+def _without_copies(chunks: list[RankRows]) -> list[RankRows]:
+    """Leaves out what another file tells too, so that a copy does not look like a restart."""
+    kept: dict[tuple[int, int], RankRows] = {}
+    found: list[RankRows] = []
+    for chunk in chunks:
+        first = kept.setdefault((chunk.rank, chunk.attempt), chunk)
+        if (
+            first.path != chunk.path
+            and np.isin(chunk.steps, first.steps).all()
+            and _same_values(first, chunk)
+        ):
+            continue
+        found.append(chunk)
+    return found
 
 
 def _order_of_attempts(rows: RankRows) -> tuple[int, int, float, int, str]:
@@ -162,12 +207,11 @@ def _notes_of_files_of_ranks(run: Run[FileRows]) -> list[Note]:
     twice = sorted(rank for rank, found in files_of.items() if len(found) > 1)
     if twice:
         one, other = files_of[twice[0]][:2]
-        spans = _spans(one).get(twice[0]), _spans(other).get(twice[0])
-        is_copy = None not in spans and overlap(*spans) > MAX_REPEATED_SHARE  # type: ignore[arg-type]  # both are there
+        is_copy = are_copies(one, other)
         what = (
-            "with the same steps; the later one counts"
+            "with the same values; one copy counts"
             if is_copy
-            else "one after the other, as after a restart"
+            else f"one after the other, as after a restart; {LATER}"
         )
         notes.append(
             Note(
