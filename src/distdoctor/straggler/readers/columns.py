@@ -58,13 +58,14 @@ class Column:
     """The less, the likelier among columns of the same role."""
 
 
-_UNIT_WORDS = {
+UNIT_WORDS = {
     **dict.fromkeys(("ns", "nsec", "nsecs", "nanos", "nanoseconds"), "ns"),
     **dict.fromkeys(("us", "µs", "μs", "usec", "usecs", "micros", "microseconds"), "us"),
     **dict.fromkeys(("ms", "msec", "msecs", "millis", "milliseconds"), "ms"),
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), "s"),
 }
-_UNITS = "|".join(sorted(_UNIT_WORDS, key=len, reverse=True))
+"""Units as people write them."""
+_UNITS = "|".join(sorted(UNIT_WORDS, key=len, reverse=True))
 _UNIT_IN_BRACKETS = re.compile(rf"[ _]*[(\[]\s*({_UNITS})\s*[)\]]\s*$", re.IGNORECASE)
 _UNIT_BEHIND = re.compile(rf"^(.+?)[_ ]({_UNITS})$")
 _UNIT_PER_STEP = re.compile(rf"^({_UNITS})_per_(step|iter|iteration|it)$")
@@ -97,7 +98,7 @@ def column_of(name: str) -> Column | None:
         unit = _words_and_unit(parents[-1])[1]
     per_step = _UNIT_PER_STEP.match(words)
     if per_step:
-        return Column(name=name, role=Role.TIME, section=Section.STEP, unit=_UNIT_WORDS[per_step[1]])
+        return Column(name=name, role=Role.TIME, section=Section.STEP, unit=UNIT_WORDS[per_step[1]])
     return _no_time(name, words, unit) or _time(name, words, unit) or _of_one_rank(name, words, unit)
 
 
@@ -115,12 +116,12 @@ def _words_and_unit(text: str) -> tuple[str, str | None]:
     unit = None
     bracket = _UNIT_IN_BRACKETS.search(text)
     if bracket:
-        unit = _UNIT_WORDS[bracket[1].lower()]
+        unit = UNIT_WORDS[bracket[1].lower()]
         text = text[: bracket.start()]
     words = _NOT_WORD.sub("_", _CAMEL.sub("_", text.strip()).lower()).strip("_")
     behind = _UNIT_BEHIND.match(words)
     if behind and unit is None:
-        return behind[1], _UNIT_WORDS[behind[2]]
+        return behind[1], UNIT_WORDS[behind[2]]
     return words, unit
 
 

@@ -14,6 +14,7 @@ from distdoctor.straggler.facts.series import Extremes, JobSeries, ToolClaim
 from distdoctor.straggler.facts.steps import StepTimings
 from distdoctor.straggler.readers.base import ReadOptions
 from distdoctor.straggler.readers.logs.lines import NAN, Line
+from distdoctor.straggler.readers.rank_rows import FileRows
 
 RECORD = "record the times of every rank: `torchrun … -m distdoctor straggler record -- train.py`"
 """What to do when one rank printed for all."""
@@ -50,13 +51,20 @@ class FileFacts:
     steps: tuple[StepTimings, ...] = ()
     notes: tuple[Note, ...] = ()
     walls: tuple[RankWall, ...] = ()
+    rows: tuple[FileRows, ...] = ()
+    """Times of ranks that become a reading together with those of other files."""
     how: str | None = None
     """How to have all ranks in the log, when one rank printed for all."""
 
     @property
     def is_empty(self) -> bool:
         """Nothing was found, not even a limit worth telling."""
-        return not (self.series or self.extremes or self.claims or self.steps or self.notes or self.walls)
+        return not (self.has_times or self.claims or self.notes)
+
+    @property
+    def has_times(self) -> bool:
+        """There is something of how long steps took."""
+        return bool(self.series or self.extremes or self.steps or self.walls or self.rows)
 
 
 class LogFormat:

@@ -26,9 +26,11 @@ from distdoctor.straggler.readers.logs.megatron_timers import MegatronTimers
 from distdoctor.straggler.readers.logs.mlperf import MlPerf
 from distdoctor.straggler.readers.logs.nanogpt import NanoGpt
 from distdoctor.straggler.readers.logs.nvrx import Nvrx
+from distdoctor.straggler.readers.logs.rank_lines import RankLines, reading_of_ranks
 from distdoctor.straggler.readers.logs.relevant_lines import relevant_lines
 from distdoctor.straggler.readers.logs.returnn import Returnn
 from distdoctor.straggler.readers.logs.torchtitan import TorchTitan
+from distdoctor.straggler.readers.rank_rows import FileRows
 from distdoctor.straggler.readers.rows import StepRows
 
 # MegatronIterations comes first: it tells the others which iteration they are in.
@@ -47,6 +49,7 @@ FORMATS: tuple[type[LogFormat], ...] = (
     LightningProfiler,
     DlRover,
     Returnn,
+    RankLines,
 )
 
 KIND = "training log"
@@ -72,7 +75,9 @@ def sniff_trainer_log(path: str, head: bytes) -> float:
     values = sum(len(series.steps) for _, facts in found for series in facts.series)
     if values:
         return SURE if values > 1 else LIKELY
-    if any(not facts.is_empty for _, facts in found):
+    if any(
+        not facts.is_empty for _, facts in found
+    ):  # also lines of ranks: a table's own reader knows it better
         return A_LIMIT
     if text_start(head)[:1] in (b"{", b"["):
         return 0.0
@@ -112,14 +117,17 @@ def read_trainer_log(paths: Sequence[str], options: ReadOptions) -> Reading:
         inputs.append(file.input_file(names))
     files, walls = _by_rank(files)
     facts = [each for file in files for _, each in file.found]
-    notes += _one_for_all(files, sees_ranks=bool(walls.steps) or any(each.steps for each in facts))
+    ranks = _of_ranks([rows for each in facts for rows in each.rows])
+    notes += _one_for_all(
+        files, sees_ranks=bool(walls.steps or ranks.steps) or any(each.steps for each in facts)
+    )
     parts = [
         Reading(
             steps=each.steps, series=each.series, extremes=each.extremes, claims=each.claims, notes=each.notes
         )
         for each in facts
     ]
-    return join([*parts, walls, Reading(notes=tuple(notes), inputs=tuple(inputs))])
+    return join([*parts, walls, ranks, Reading(notes=tuple(notes), inputs=tuple(inputs))])
 
 
 def _parse(
@@ -148,7 +156,18 @@ def _parse(
         for form in formats if len(concerned) > 1 else concerned:
             if form in concerned:
                 form.feed(line)
-    return tuple((form.name, form.finish(options)) for form in formats)
+    found = [(form.name, form.finish(options)) for form in formats]
+    if any(facts.has_times for name, facts in found if name != RankLines.name):
+        # Words of a tool that is known better: they are not read a second time as somebody's own.
+        found = [(name, facts) for name, facts in found if name != RankLines.name]
+    return tuple(found)
+
+
+def _of_ranks(files: Sequence[FileRows]) -> Reading:
+    try:
+        return reading_of_ranks(files)
+    except InputError as error:
+        return Reading(notes=(Note(kind=NoteKind.CUT_SHORT, text=error.message, how=error.hint),))
 
 
 def _one_for_all(files: Sequence[_OneFile], *, sees_ranks: bool) -> list[Note]:
