@@ -543,3 +543,32 @@ def test_files_of_every_kind_are_written(slow_csv: Path, tmp_path: Path) -> None
         path = tmp_path / f"report.{suffix}"
         assert analyze(slow_csv, "-o", path) == ExitCode.OK
         assert "rank 3" in path.read_text()
+
+
+def test_a_path_without_a_verb_is_analyzed(slow_csv: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(["straggler", str(slow_csv), "--format", "json"])
+    assert cause(json.loads(capsys.readouterr().out)).startswith("slow_rank")
+
+
+def test_the_slowest_rank_of_a_job_without_a_straggler_is_told_when_it_comes_near() -> None:
+    near = report_of(facts_of(job(8, 200, noise=0.02, slow=[Slow(ranks=[5], ms=8.6)])))
+    assert (near.verdict.cause_class, near.culprits) == ("none", ())
+    assert "Rank 5 comes near it" in near.verdict.summary
+    far = report_of(facts_of(job(8, 200, noise=0.005)))
+    assert "comes near" not in far.verdict.summary
+
+
+def test_a_range_without_steps_is_refused_with_the_steps_that_there_are(
+    slow_csv: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert analyze(slow_csv, "--steps", "100000:200000") == ExitCode.UNANSWERED
+    error = capsys.readouterr().err
+    assert "the evidence has steps" in error and "none of them in --steps" in error
+
+
+def test_a_time_of_day_that_nothing_can_be_set_against_is_said_to_be_of_no_use(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_csv(job(8, 40), tmp_path / "times.csv")
+    _, report = told(capsys, path, "--around", "12:00Z")
+    assert any("`--around` says nothing" in each["what"] for each in report["missing_evidence"])

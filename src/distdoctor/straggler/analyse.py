@@ -67,6 +67,13 @@ def analyse(reading: Reading, *, around_s: float | None = None, num_gpus: int | 
         if each is not None
     ]
     notes += [note for each in done for note in _damaged(each)]
+    if around_s is not None and not _tells_time(reading):
+        notes.append(
+            Note(
+                kind=NoteKind.LIMITED,
+                text="the evidence tells no times of day, so `--around` says nothing here",
+            )
+        )
     return Analysed(
         reading=replace(reading, notes=tuple(notes)),
         judged=done,
@@ -93,6 +100,11 @@ def _labelled(judged: Sequence[Judged]) -> tuple[Judged, ...]:
         replace(each, label=source if sources.count(source) == 1 else f"{source}, run {number + 1}")
         for number, (each, source) in enumerate(zip(judged, sources, strict=True))
     )
+
+
+def _tells_time(reading: Reading) -> bool:
+    clocks = [each.started_s for each in reading.steps] + [each.utc_s for each in reading.series]
+    return bool(reading.telemetry) or any(clock is not None for clock in clocks)
 
 
 def _damaged(judged: Judged) -> list[Note]:

@@ -35,7 +35,7 @@ from distdoctor.straggler.words import gpu_of, ms, percent, utc_of, when
 
 # Culprits and victims that a report lists one by one; beyond it they are in findings and tables.
 MAX_CULPRITS = 16
-MAX_VICTIMS = 64
+MAX_VICTIMS = 100_000
 
 
 def straggler_report(
@@ -196,10 +196,15 @@ def _impact(facts: Analysed) -> Impact | None:
     # less by it, so that it is slower now by more.
     return Impact(
         gpus_held=gpus,
-        slowdown_pct=round(100 * cost.together / max(1 - cost.together, 0.01), 2),
-        gpu_hours_per_day=round(24.0 * gpus * cost.together, 1),
+        slowdown_pct=_digits(100 * cost.together / max(1 - cost.together, 0.01)),
+        gpu_hours_per_day=_digits(24.0 * gpus * cost.together),
         basis="estimated",
     )
+
+
+def _digits(value: float) -> float:
+    """Two digits, or whole numbers: an estimate is not better than that."""
+    return round(value) if value >= 10 else round(value, 1)
 
 
 def _drain(facts: Analysed, accused: Sequence[tuple[Judged, Suspect]]) -> tuple[Drain, ...]:

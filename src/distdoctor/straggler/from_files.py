@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from time import perf_counter
 
 from distdoctor.errors import InputError
@@ -41,11 +42,29 @@ def report_of_files(
 ) -> Report:
     """The report over files and folders. Raises InputError when none can be read, UsageError for a mesh that is wrong."""
     began = perf_counter()
-    reading = with_layout(read_evidence_files(paths, options or ReadOptions()), layout or Layout())
+    options = options or ReadOptions()
+    reading = read_evidence_files(paths, options)
+    _check_steps(reading, paths, options)
+    reading = with_layout(reading, layout or Layout())
     read_at = perf_counter()
     facts = analyse(reading, around_s=around_s, num_gpus=num_gpus)
     timings = {"read": round(read_at - began, 3), "analyse": round(perf_counter() - read_at, 3)}
     return straggler_report(request, facts, timings=timings)
+
+
+def _check_steps(reading: Reading, paths: Sequence[str], options: ReadOptions) -> None:
+    """Raises InputError when `--steps` leaves nothing, with the steps that there are."""
+    if (options.first_step is None and options.last_step is None) or reading.steps or reading.series:
+        return
+    everything = read_evidence_files(paths, replace(options, first_step=None, last_step=None))
+    steps = [each.steps for each in everything.steps] + [each.steps for each in everything.series]
+    steps = [each for each in steps if len(each)]
+    if steps:
+        first, last = min(int(each.min()) for each in steps), max(int(each.max()) for each in steps)
+        raise InputError(
+            f"the evidence has steps {first:,} to {last:,}, none of them in --steps",
+            hint=f"give a range within {first}:{last}",
+        )
 
 
 def read_evidence_files(paths: Sequence[str], options: ReadOptions) -> Reading:

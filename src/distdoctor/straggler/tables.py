@@ -8,7 +8,7 @@ import numpy as np
 
 from distdoctor.report.model import Column, Scalar, Table
 from distdoctor.straggler.analysed import Analysed, Judged
-from distdoctor.straggler.analysis.ranks.judgement import Pattern
+from distdoctor.straggler.analysis.ranks.judgement import Judgement, Pattern
 from distdoctor.straggler.arrival_table import arrival_table
 from distdoctor.straggler.facts.reading import NoteKind
 from distdoctor.straggler.words import TIME_NAMES
@@ -37,13 +37,19 @@ def straggler_tables(facts: Analysed) -> tuple[Table, ...]:
     return tuple(tables)
 
 
+def _unit_of_effect(judged: Judged) -> str:
+    if judged.judgement.scale_ms is None:
+        return "%"
+    return "% of the step" if judged.judgement.step_ms else "% of the time in collectives"
+
+
 def _columns(judged: Judged) -> tuple[Column, ...]:
     return (
         Column(name="rank", align="right"),
         Column(name="host"),
         Column(name=TIME_NAMES[judged.judgement.basis].lower(), unit="ms", align="right"),
         Column(name="peers", unit="ms", align="right"),
-        Column(name="longer", unit="%", align="right"),
+        Column(name="longer", unit=_unit_of_effect(judged), align="right"),
         Column(name="waits", unit="ms", align="right"),
         Column(name="noise", unit="%", align="right"),
         Column(name="verdict"),
@@ -128,17 +134,18 @@ def _times(judged: Judged, row: int) -> tuple[float | None, float | None, float 
         known = times[np.isfinite(times)]
         peer = float(np.median(known)) if len(known) else None
         return (None if peer is None else peer + suspect.excess_ms), peer, suspect.effect
-    peer = (
-        float(np.nanmedian(judgement.peer_ms[judgement.peers.group_of[row]]))
-        if _has_peers(judged, row)
-        else None
-    )
-    return _number(judgement.own_ms, row), peer, float(judgement.effects.effect[row])
+    own = _number(judgement.own_ms, row)
+    effect = float(judgement.effects.effect[row])
+    return own, _peer(judgement, own, effect), effect
 
 
-def _has_peers(judged: Judged, row: int) -> bool:
-    times = judged.judgement.peer_ms[judged.judgement.peers.group_of[row]]
-    return bool(np.isfinite(times).any())
+def _peer(judgement: Judgement, own: float | None, effect: float) -> float | None:
+    """What the peers without the rank took, by its own time and effect."""
+    if own is None or not np.isfinite(effect):
+        return None
+    if judgement.scale_ms is not None:
+        return own - effect * judgement.scale_ms
+    return own / (1 + effect)
 
 
 def _verdict(judged: Judged, row: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
+import numpy as np
 from msgspec.structs import replace
 
 from distdoctor.report.assemble import MAX_TITLE, clip_title
@@ -14,6 +15,9 @@ from distdoctor.straggler.checks.extremes import all_close
 from distdoctor.straggler.checks.slow_rank import nobody_title, nobody_words
 from distdoctor.straggler.checks.unjudged import why_not_judged, why_silence_says_nothing
 from distdoctor.straggler.words import percent
+
+# From this share of the threshold on the slowest rank is told although it is not accused. Our own choice.
+NEAR = 0.8
 
 
 class Answer(str, Enum):
@@ -84,26 +88,27 @@ def _inconclusive(report: Report, facts: Analysed) -> Verdict:
     shown = f" {notes[0].title[:1].upper()}{notes[0].title[1:]}." if notes and _tells(notes[0]) else ""
     remedy = f" What would decide: {how}." if how else ""
     shown += _arrivals(facts)
-    return Verdict(
+    verdict = Verdict(
         status=Status.UNKNOWN,
-        title=clip_title(_of_one_log(report, facts) or f"inconclusive: {reason}"),
+        title=clip_title(f"inconclusive: {reason}"),
         summary=f"Nobody is named and nobody is ruled out: {reason}.{shown}{remedy}",
         confidence=Confidence.HIGH,
         cause_class=Answer.INCONCLUSIVE.value,
     )
+    return _of_one_log(verdict, report, facts)
 
 
-def _of_one_log(report: Report, facts: Analysed) -> str | None:
-    """The title where one rank prints for all: what its log shows, and that it names nobody."""
+def _of_one_log(verdict: Verdict, report: Report, facts: Analysed) -> Verdict:
+    """Where one rank prints for all the title is what its log shows; who is slow stays open, so the status does too."""
     if facts.judged or not facts.series:
-        return None
+        return verdict
     told = [each for each in report.findings if each.ignored is None and each.id in _OF_SERIES]
     if told:
-        told.sort(key=lambda each: _OF_SERIES.index(each.id))
-        return f"inconclusive: {told[0].title}"
+        first = min(told, key=lambda each: _OF_SERIES.index(each.id))
+        return replace(verdict, title=first.title, cause_class=first.cause_class, confidence=first.confidence)
     few = all(each.shape.too_few for each in facts.series)
     seen = "too few values to see a change" if few else "no change of speed seen"
-    return f"inconclusive: {seen}; one rank's log names nobody"
+    return replace(verdict, title=f"inconclusive: {seen}; one rank's log names nobody")
 
 
 _OF_SERIES = ("straggler-regime", "straggler-periodic", "straggler-stall")
@@ -140,7 +145,7 @@ def _none(report: Report, facts: Analysed) -> Verdict:
         report.verdict,
         title=title[:MAX_TITLE],
         summary=f"{words[:1].upper()}{words[1:]}. Smaller differences, and ranks that are not here, would not show."
-        f"{_waiting(judged)}{also}",
+        f"{_nearest(judged[0])}{_waiting(judged)}{also}",
         confidence=Confidence.MEDIUM,
         cause_class=Answer.NONE.value,
     )
@@ -156,6 +161,16 @@ def _none_by_extremes(report: Report, facts: Analysed) -> Verdict:
         confidence=Confidence.MEDIUM,
         cause_class=Answer.NONE.value,
     )
+
+
+def _nearest(judged: Judged) -> str:
+    """The rank that comes near the threshold: not enough to accuse it, and not nothing."""
+    judgement = judged.judgement
+    effect = np.nan_to_num(judgement.effects.effect, nan=-np.inf)
+    if not len(effect) or effect.max() < NEAR * judgement.threshold.value:
+        return ""
+    rank = judged.timings.ranks[int(np.argmax(effect))]
+    return f" Rank {rank} comes near it with {percent(float(effect.max()))}: more steps would tell."
 
 
 def _waiting(judged: Sequence[Judged]) -> str:

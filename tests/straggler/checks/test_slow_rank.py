@@ -10,7 +10,7 @@ import pytest
 from distdoctor.report.model import Confidence, Fault, Severity, Team
 from distdoctor.straggler.analysed import Analysed
 from distdoctor.straggler.checks.base import Found, NotSeen, Passed
-from distdoctor.straggler.checks.slow_rank import CHECK, MAX_LEADS, MAX_SINGLE
+from distdoctor.straggler.checks.slow_rank import CHECK, MAX_SINGLE
 from distdoctor.straggler.facts.sections import Section
 from straggler.checks.outcomes import found, passed, run, why_not
 from straggler.worlds import NOON_S, Slow, facts_of, job, only
@@ -130,9 +130,11 @@ def test_a_rank_above_the_threshold_that_failed_a_gate_is_a_lead() -> None:
     assert isinstance(outcomes[-1], NotSeen)
 
 
-def test_leads_are_few() -> None:
+def test_a_group_that_may_be_a_stage_is_one_lead_that_names_all_of_it() -> None:
     timings = job(32, stages=(1, 1, 1, 1.5), tells_coordinates=False)
-    assert len([each for each in run(CHECK, facts_of(timings)) if isinstance(each, Found)]) == MAX_LEADS
+    lead = found(CHECK, facts_of(timings))
+    assert lead.title.startswith("not accused: ranks 24-31 take")
+    assert (lead.severity, lead.scope.ranks) == (Severity.INFO, ())
 
 
 def test_ranks_of_a_slow_host_are_told_with_it() -> None:
@@ -200,3 +202,19 @@ def test_what_is_slow_inside_and_outside_of_the_parts_is_told_as_a_whole() -> No
     both = [Slow(ranks=[3], ms=12), Slow(ranks=[3], ms=40, section=None)]
     value = found(CHECK, facts_of(job(slow=both))).evidence[0].value
     assert isinstance(value, float) and value == pytest.approx(52, abs=2)
+
+
+def test_own_work_that_nothing_splits_has_no_cause_and_no_advice_about_gpus() -> None:
+    timings = job(slow=[Slow(ranks=[3], ms=60)])
+    own = sum(timings.sections[each] for each in (Section.DATA, Section.FORWARD, Section.BACKWARD))
+    sections = {Section.UNSPLIT: own, Section.WAIT: timings.sections[Section.WAIT]}
+    told = found(CHECK, facts_of(replace(timings, sections=sections)))
+    assert told.title == "rank 3 works 20 % longer than its peers"
+    assert told.cause_class == "slow_rank:unknown"
+    assert not any("nvidia-smi" in (each.command or "") for each in told.actions)
+
+
+def test_a_rank_that_longer_work_hides_is_not_said_to_be_waited_for() -> None:
+    timings = job(16, stages=(1.0, 1.5), slow=[Slow(ranks=[2], ms=60)])
+    told = found(CHECK, facts_of(timings))
+    assert "hides it" in told.explanation and "who wait for it" not in told.explanation

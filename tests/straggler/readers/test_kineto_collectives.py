@@ -236,8 +236,8 @@ def test_gloo_on_cpus_gives_collectives_and_the_rest_of_the_step(tmp_path: Path,
     assert by_collective(only(reading)) == {("all", seq): {0: 4000.0, 1: 2500.0} for seq in range(3)}
     assert only(reading).groups[0].ranks == (0, 1)
     assert set(only(reading).num_bytes.tolist()) == {4 * 262912}
-    compute = reading.steps[0].sections[Section.COMPUTE]
-    assert compute.tolist() == [[pytest.approx(5.9)] * 3, [pytest.approx(7.4)] * 3]
+    own = reading.steps[0].sections[Section.UNSPLIT]
+    assert own.tolist() == [[pytest.approx(5.9)] * 3, [pytest.approx(7.4)] * 3]
     assert any(
         "compute is the step without its collectives" in text for text in notes(reading, NoteKind.LIMITED)
     )

@@ -34,8 +34,7 @@ VERBS = {
 """Of a rank; `much` is a share with a per cent sign."""
 
 _WHY = {
-    Cause.COMPUTE: "The excess lies in computing: a lower clock (power, temperature, a hardware slowdown), a slower "
-    "device, another process on it, or more work than its peers have.",
+    Cause.COMPUTE: "Computing takes longer: a lower clock, a slower device, another process, or more work.",
     Cause.DATA: "The excess lies in waiting for input: storage, decoding, too few loader workers or a busy CPU on "
     "that host.",
     Cause.GC: "Python's garbage collector stops the rank while all others wait. Collecting on all ranks in the same "
@@ -57,6 +56,22 @@ def why(cause: Cause) -> str:
     return _WHY[cause]
 
 
+_MOVE = Action(
+    team=Team.JOB_OWNER,
+    text="move the rank to another host; if the slowness stays with the rank it is its work, if it stays with the host "
+    "it is the host",
+)
+
+
+def _look_at_host(where: str) -> Action:
+    return Action(
+        team=Team.PLATFORM,
+        text=f"see whether the host differs from its peers{where}: run this there and on a peer, then "
+        "`distdoctor compare a.json b.json`",
+        command="distdoctor env -o a.json",
+    )
+
+
 def actions_for(cause: Cause, place: Place | None) -> tuple[Action, ...]:
     """The next thing to do. `place`: of the one rank; None for a host with several."""
     host = place.host if place is not None else None
@@ -64,6 +79,8 @@ def actions_for(cause: Cause, place: Place | None) -> tuple[Action, ...]:
     index = place.gpu.index if place is not None and place.gpu is not None else None
     gpu = f" -i {shlex.quote(str(index))}" if index is not None else ""
     match cause:
+        case Cause.UNKNOWN if place is not None and place.gpu is None:
+            return (_look_at_host(where), _MOVE)
         case Cause.COMPUTE | Cause.MIXED | Cause.UNKNOWN:
             return (
                 Action(
@@ -71,16 +88,8 @@ def actions_for(cause: Cause, place: Place | None) -> tuple[Action, ...]:
                     text=f"look at clocks, throttle reasons and temperature{where} while the job runs",
                     command=f"nvidia-smi{gpu} -q -d PERFORMANCE,CLOCK,POWER,TEMPERATURE",
                 ),
-                Action(
-                    team=Team.PLATFORM,
-                    text=f"see whether the host differs from its peers{where}: driver, power limit, CPU, processes",
-                    command="distdoctor env",
-                ),
-                Action(
-                    team=Team.JOB_OWNER,
-                    text="move the rank to another host; if the slowness stays with the rank it is its work, if it "
-                    "stays with the host it is the host",
-                ),
+                _look_at_host(where),
+                _MOVE,
             )
         case Cause.DATA:
             return (

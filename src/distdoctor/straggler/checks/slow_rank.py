@@ -26,6 +26,12 @@ CRITICAL_COST = 0.2
 # Fewer steps than this (of the usual minimum of fifty in rules of this kind) lower the confidence.
 STEPS_FOR_HIGH = 50
 
+# What is below this share of the job's time is nothing that the others wait for.
+HIDDEN_COST = 0.005
+
+# Own parts that are less than this share of what is not waiting leave out work in which a rank may be slow too.
+MOSTLY_TIMED = 0.85
+
 # Where times go up and down slowly, by so many times what noise explains, a rank may be above its peers by chance.
 MAX_WANDER_FOR_HIGH = 1.5
 
@@ -59,11 +65,16 @@ def _outcomes(judged: Judged, monitored: Mapping[int, tuple[Evidence, ...]]) -> 
         found += [_found(judged, each, monitored.get(each.row, ())) for each in accused]
     else:
         found.append(_many(judged, accused))
-    found += [
-        _lead(judged, each)
+    doubted = [
+        each
         for each in judgement.suspects
         if not each.is_accused and each.pattern is not Pattern.INTERMITTENT
-    ][:MAX_LEADS]
+    ]
+    alike = [each for each in doubted if set(each.failed) & {Gate.KIND, Gate.MATES}]
+    if len(alike) > 1:
+        found.append(_group_lead(judged, alike))
+        doubted = [each for each in doubted if each not in alike]
+    found += [_lead(judged, each) for each in doubted][:MAX_LEADS]
     if accused:
         return found
     if judgement.hosts:
@@ -117,6 +128,10 @@ def _found(judged: Judged, suspect: Suspect, monitored: tuple[Evidence, ...] = (
         explanation=" ".join(
             part
             for part in (
+                *(
+                    f"{each.text[:1].upper()}{each.text[1:]}."
+                    for each in _near_the_time_given(judged, suspect)
+                ),
                 _culprit_words(judged, suspect),
                 "" if judged.judgement.basis is Basis.WAIT_ONLY else why(explained.cause),
                 _stage_words(judged, suspect),
@@ -209,16 +224,21 @@ def evidence_of(judged: Judged, suspect: Suspect) -> tuple[Evidence, ...]:
     if parts:
         text = ", ".join(f"{section.value} {ms(value)}" for section, value in parts[:4])
         lines.append(Evidence(text=f"longer than its peers in: {text}", source=source))
-    lines += _near_the_time_given(judged, suspect)
     cost = _cost_alone(judged, suspect)
     if cost is not None and judgement.cost is not None:
         of = "measured" if judgement.cost.step_is_measured else "the slowest rank's own time"
-        text = f"estimated: the job would take {percent(cost)} less time if this rank were like its peers"
+        text = f"estimated{', at least' if is_partly_timed(judged) else ''}: the job would take {percent(cost)} less time if this rank were like its peers"
         others = len(judgement.cost.alone) - 1
         if others:
             text += f", {percent(judgement.cost.together)} with the other {others} accused"
         lines.append(Evidence(text=f"{text} (of {ms(judgement.cost.step_ms)} a step, {of})", source=source))
     return tuple(lines)
+
+
+def is_partly_timed(judged: Judged) -> bool:
+    """Own work is also where it was not timed apart from waiting, so that the cost may be higher than what shows."""
+    untold = judged.judgement.untold
+    return untold is not None and untold > 1 - MOSTLY_TIMED
 
 
 def _near_the_time_given(judged: Judged, suspect: Suspect) -> list[Evidence]:
@@ -264,7 +284,10 @@ def _culprit_words(judged: Judged, suspect: Suspect) -> str:
             "It comes last and waits least; the others wait for it. What it does meanwhile was not measured."
         )
     if suspect.wait_deficit_ms is not None and not suspect.wait_is_derived:
-        return "It works longer and waits less than its peers, who wait for it in every step."
+        cost = _cost_alone(judged, suspect)
+        if cost is not None and cost < HIDDEN_COST:
+            return "It works longer and waits less than its peers; other work that is longer still hides it."
+        return "It works longer and waits less than its peers, who wait for it."
     return "It works longer than its peers. Waiting was not measured, so that nothing else confirms it."
 
 
@@ -308,6 +331,31 @@ def _lead(judged: Judged, suspect: Suspect) -> Found:
         cause_class=f"slow_rank:{explained.cause.value}"
         if explained.cause is not Cause.UNKNOWN
         else "slow_rank",
+        fault=Fault.UNKNOWN,
+    )
+
+
+def _group_lead(judged: Judged, suspects: Sequence[Suspect]) -> Found:
+    """Ranks that are slow together and may be of another kind."""
+    ranks = tuple(sorted(each.rank for each in suspects))
+    worst = max(suspects, key=lambda each: each.effect)
+    reasons = "; ".join(gate.value for gate in worst.failed)
+    return Found(
+        key=f"{judged.label}group",
+        title=judged.titled(
+            f"not accused: {ranks_words(ranks, max_characters=24)} take up to {percent(worst.effect)} longer"
+        ),
+        severity=Severity.INFO,
+        confidence=Confidence.LOW,
+        evidence=(
+            Evidence(
+                text=f"{len(ranks)} ranks: {ranks_words(ranks, max_characters=300)}", source=judged.source
+            ),
+            *evidence_of(judged, worst),
+        ),
+        explanation=f"They take longer together, so it is no matter of one rank: {reasons}.",
+        actions=(),
+        cause_class="slow_rank",
         fault=Fault.UNKNOWN,
     )
 

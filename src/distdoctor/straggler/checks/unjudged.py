@@ -17,7 +17,7 @@ from distdoctor.straggler.facts.sections import Section
 from distdoctor.straggler.words import percent, ranks_words
 
 # Parts of which at least one must be timed before it can be said that no rank is slow.
-COMPUTING = (Section.FORWARD, Section.BACKWARD, Section.COMPUTE)
+COMPUTING = (Section.FORWARD, Section.BACKWARD, Section.COMPUTE, Section.UNSPLIT)
 
 _ALL_RANKS = "give the files of all ranks"
 

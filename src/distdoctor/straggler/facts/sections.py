@@ -33,6 +33,8 @@ class Section(str, Enum):
     """Local: until the last gradient is ready, or without time in collectives."""
     COMPUTE = "compute"
     """Work of the device that is not split into forward and backward. Never beside FORWARD or BACKWARD."""
+    UNSPLIT = "own"
+    """The step without its collectives, where nothing tells its parts: the host's work too. Beside other parts it holds what they do not."""
     OPTIMIZER = "optimizer"
     CHECKPOINT = "checkpoint"
     OTHER = "other"

@@ -66,6 +66,11 @@ def explain_suspect(suspect: Suspect) -> Explained:
     if compute >= MAIN_SHARE * total:
         return Explained(cause=Cause.COMPUTE, sections=shown)
     section, ms = own[0]
+    if (
+        section is Section.UNSPLIT
+        and suspect.sections.get(Section.DATA, 0.0) < MAIN_SHARE * suspect.excess_ms
+    ):
+        return Explained(cause=Cause.UNKNOWN, sections=shown)
     if ms >= MAIN_SHARE * total:
         return Explained(cause=_OF_SECTION.get(section, Cause.MIXED), sections=shown)
     return Explained(cause=Cause.MIXED, sections=shown)

@@ -26,7 +26,14 @@ from distdoctor.straggler.analysis.ranks.hosts import (
 from distdoctor.straggler.analysis.ranks.judgement import Gate, Judgement, Pattern, Suspect
 from distdoctor.straggler.analysis.ranks.kinds import two_kinds
 from distdoctor.straggler.analysis.ranks.numbering import steps_off
-from distdoctor.straggler.analysis.ranks.own_time import Basis, OwnTime, own_time_of, whole_own_time_of
+from distdoctor.straggler.analysis.ranks.own_time import (
+    MIN_OWN_SHARE,
+    Basis,
+    OwnTime,
+    own_time_of,
+    wall_time_of,
+    whole_own_time_of,
+)
 from distdoctor.straggler.analysis.ranks.resolution import least_difference
 from distdoctor.straggler.analysis.ranks.rotation import MIN_EXCESS, Rotation, rotation_of
 from distdoctor.straggler.analysis.ranks.stages import heavy_groups
@@ -71,7 +78,7 @@ def judge(timings: StepTimings) -> Judgement | None:
     first = replace(_judge(timings, own_time), untold=untold)
     whole = whole_own_time_of(timings) if untold is not None and untold < MAX_UNTOLD else None
     if whole is None:
-        return first
+        return _by_walls(timings, first)
     second = _judge(timings, whole)
     known = {each.row: each.excess_ms for each in first.suspects if each.is_accused}
     # What only the whole step shows is slow outside of all parts; its waiting must say so too.
@@ -85,6 +92,22 @@ def judge(timings: StepTimings) -> Judgement | None:
     if not known:
         return replace(second, suspects=tuple(more), own_sections=first.own_sections)
     return _joined(first, second, more)
+
+
+def _by_walls(timings: StepTimings, first: Judgement) -> Judgement:
+    """By wall times of parts where hardly any own work is timed and accuses nobody.
+
+    Walls that differ in the long run end in no collective, and so show own work; walls that are equal show nothing.
+    """
+    few = first.own_share is not None and first.own_share < MIN_OWN_SHARE
+    has_parts = Section.FORWARD_WALL in timings.sections or Section.BACKWARD_WALL in timings.sections
+    if first.accused or first.hosts or not few or not has_parts:
+        return first
+    walls = wall_time_of(timings)
+    if walls is None:
+        return first
+    second = _judge(timings, walls)
+    return replace(second, untold=first.untold) if second.accused else first
 
 
 def _joined(first: Judgement, second: Judgement, more: list[Suspect]) -> Judgement:
@@ -169,6 +192,7 @@ def _judge(timings: StepTimings, own_time: OwnTime) -> Judgement:
         else heavy_groups(peer_ms, peers, effects.effect, scale_ms=own_time.scale_ms),
         rotation=_rotation(timings, peers, excess, skipped),
         own_share=own_time.own_share,
+        scale_ms=own_time.scale_ms,
         wait_ms=None if wait is None else _medians(wait[:, shown]),
         own_ms=_medians(own_sample[:, _in_sample(shown, _stride(own))]),
         wait_is_derived=own_time.wait_is_derived,

@@ -107,6 +107,8 @@ class Judgement:
     rotation: Rotation | None = None
     cost: Cost | None = None
     own_share: float | None = None
+    scale_ms: float | None = None
+    """What effects are relative to; None: to what the peers took."""
     wait_ms: NDArray[np.float32] | None = None
     """Median waiting of each rank in the steps in which the accused are slow (else in all), shape (ranks,)."""
     own_ms: NDArray[np.float32] | None = None

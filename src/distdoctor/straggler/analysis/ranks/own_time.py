@@ -70,11 +70,20 @@ def own_time_of(timings: StepTimings) -> OwnTime | None:
         made = _made(timings, Basis.WAIT_ONLY, (longest - wait).astype(np.float32), None, is_derived=True)
         made.scale_ms = made.step_ms or (float(np.nanmean(longest)) if np.isfinite(longest).any() else None)
         return made
-    walls = [section for section in sections if role_of(section) is Role.WALL]
+    return wall_time_of(timings)
+
+
+def wall_time_of(timings: StepTimings) -> OwnTime | None:
+    """Times that hold own work and waiting in one; None when there is none.
+
+    Parts where there are any: a whole step is equally long on all ranks by what it is, the sum of its parts only where
+    each part ends in a collective.
+    """
+    walls = [section for section in timings.sections if role_of(section) is Role.WALL]
+    parts = tuple(section for section in walls if section is not Section.STEP)
     if not walls:
         return None
-    wall = Section.STEP if Section.STEP in walls else walls[0]
-    return _made(timings, Basis.WALL_ONLY, np.array(sections[wall]), None, is_derived=True)
+    return _made(timings, Basis.WALL_ONLY, _sum(timings, parts or (Section.STEP,)), None, is_derived=True)
 
 
 def whole_own_time_of(timings: StepTimings) -> OwnTime | None:

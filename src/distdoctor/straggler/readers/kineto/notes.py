@@ -106,7 +106,7 @@ def _host_only(traces: Sequence[Trace]) -> Note | None:
     host_only = [trace for trace in traces if not trace.has_device]
     if not host_only:
         return None
-    derived = any(Section.COMPUTE in trace.sections for trace in host_only)
+    derived = any(Section.UNSPLIT in trace.sections for trace in host_only)
     return Note(
         kind=NoteKind.LIMITED,
         text=f"{_files(host_only)} {_have(host_only)} no work of a GPU: "

@@ -57,14 +57,19 @@ def host_sections(
     return sections
 
 
-def host_only_sections(start: Floats, dur: Floats, windows: Windows) -> Sections:
-    """COMM and COMPUTE of a trace without a device: collectives on the CPU, and the rest of the step.
+def host_only_sections(
+    start: Floats, dur: Floats, windows: Windows, data_ms: NDArray[np.float32] | None
+) -> Sections:
+    """COMM and UNSPLIT of a trace without a device: collectives on the CPU, and the rest of the step without input.
 
-    What overlaps with a collective counts as the collective's, so COMPUTE is the least that it can be.
+    What overlaps with a collective counts as the collective's, so UNSPLIT is the least that it can be.
     """
     comm = _union_by_step(start, dur, windows)
     step = windows.end_us - windows.start_us
-    return {Section.COMM: _ms(comm), Section.COMPUTE: _ms(np.maximum(step - comm, 0.0))}
+    rest = np.maximum(step - comm, 0.0)
+    if data_ms is not None:
+        rest = np.maximum(rest - np.nan_to_num(data_ms) * 1e3, 0.0)
+    return {Section.COMM: _ms(comm), Section.UNSPLIT: _ms(rest)}
 
 
 def _idle_us(start: Floats, end: Floats, done: Floats, windows: Windows) -> Floats:

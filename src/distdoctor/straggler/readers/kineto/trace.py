@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from distdoctor.errors import InputError
 from distdoctor.report.model import InputFile
+from distdoctor.straggler.facts.sections import Section
 from distdoctor.straggler.readers.base import ReadOptions
 from distdoctor.straggler.readers.file_bytes import FileBytes
 from distdoctor.straggler.readers.file_text import text_start
@@ -142,7 +143,7 @@ def _digest(
     if len(work.start_us):
         sections.update(device_sections(work, step_of, windows))
     elif len(gloo[0]):
-        sections.update(host_only_sections(*gloo, windows))
+        sections.update(host_only_sections(*gloo, windows, sections.get(Section.DATA)))
     base_s = _base_s(header, windows)
     rows, num_unpaired, num_left_out = None, 0, 0
     if rank is not None:
