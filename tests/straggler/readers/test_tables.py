@@ -186,7 +186,7 @@ def test_values_with_units_in_them_are_refused_in_words(tmp_path: Path) -> None:
 
 def test_a_table_without_a_header_is_refused_in_words(tmp_path: Path) -> None:
     assert why_not(read(CSV_TABLES, write(tmp_path, "rank0.csv", "0,1,2.5\n0,2,2.5\n"))).startswith(
-        "it has no header line"
+        "the first line has no names; add a header such as step,rank,forward_ms"
     )
 
 

@@ -26,7 +26,7 @@ from distdoctor.straggler.readers.parquet_support import (
     open_parquet,
 )
 from distdoctor.straggler.readers.rank_rows import FileRows, rows_of_table
-from distdoctor.straggler.readers.raw_table import RawTable
+from distdoctor.straggler.readers.raw_table import MAX_SEEN, RawTable
 from distdoctor.straggler.readers.reading_files import finish
 
 SOURCE = "Parquet and Arrow tables"
@@ -132,6 +132,7 @@ def _kept(schema: Any, table: RawTable) -> list[str]:
 
     kept = []
     names = list(schema.names)
+    table.seen.update(dict.fromkeys(names[:MAX_SEEN]))
     for field in schema:
         column = column_of(field.name)
         kind = field.type.value_type if types.is_dictionary(field.type) else field.type

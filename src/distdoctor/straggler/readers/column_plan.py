@@ -21,6 +21,9 @@ Key = tuple[Section, Said]
 # A column of times in which so many of the values are text is refused; fewer are left out and counted.
 MAX_TEXT_SHARE = 0.2
 
+# Columns that a refusal names.
+_MAX_SHOWN = 8
+
 
 @dataclass(slots=True, kw_only=True)
 class Plan:
@@ -70,10 +73,17 @@ def make_plan(table: RawTable, unit: str | None) -> Plan:
         raise InputError("no rows in it, or none as wide as its header")
     if not plan.times:
         raise InputError(
-            "no column names a time of a step or of a part of it",
-            hint="name columns step, rank, step_ms, data_ms, fwd_ms, bwd_local_ms, wait_ms …",
+            f"no column names a time of a step or of a part of it{_shown(table)}",
+            hint="known names: step, rank, step_ms, data_ms, forward_ms, backward_local_ms, wait_ms, optimizer_ms …, or "
+            "rows of step, rank, metric, value_ms",
         )
     return plan
+
+
+def _shown(table: RawTable) -> str:
+    names = [f"`{name[:40]}`" for name in table.seen]
+    more = " …" if len(names) > _MAX_SHOWN else ""
+    return f"; its columns: {', '.join(names[:_MAX_SHOWN])}{more}" if names else ""
 
 
 def _numbers_or_times(table: RawTable, candidates: list[Column], plan: Plan) -> list[Column]:

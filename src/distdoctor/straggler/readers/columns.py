@@ -93,9 +93,9 @@ def column_of(name: str) -> Column | None:
     if not name or len(name) > _MAX_NAME:
         return None
     *parents, last = re.split(r"[/.]", name)
-    words, unit = _words_and_unit(last)
+    words, unit = words_and_unit(last)
     if unit is None and parents:
-        unit = _words_and_unit(parents[-1])[1]
+        unit = words_and_unit(parents[-1])[1]
     per_step = _UNIT_PER_STEP.match(words)
     if per_step:
         return Column(name=name, role=Role.TIME, section=Section.STEP, unit=UNIT_WORDS[per_step[1]])
@@ -111,7 +111,7 @@ def rank_in_path(path: str) -> int | None:
     return None
 
 
-def _words_and_unit(text: str) -> tuple[str, str | None]:
+def words_and_unit(text: str) -> tuple[str, str | None]:
     """ "Step Time (ms)" → ("step_time", "ms")."""
     unit = None
     bracket = _UNIT_IN_BRACKETS.search(text)

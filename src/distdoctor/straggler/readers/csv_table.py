@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -20,6 +20,7 @@ from distdoctor.straggler.facts.reading import Reading
 from distdoctor.straggler.readers.base import Reader, ReadOptions
 from distdoctor.straggler.readers.columns import Role, column_of
 from distdoctor.straggler.readers.file_blocks import FileBlocks
+from distdoctor.straggler.readers.long_table import LongTable, long_form, tells_times
 from distdoctor.straggler.readers.rank_rows import FileRows, rows_of_table
 from distdoctor.straggler.readers.raw_table import NOTHING, RawTable
 from distdoctor.straggler.readers.reading_files import read_each
@@ -37,6 +38,9 @@ _MAX_PREAMBLE = 100
 
 # What is looked at for the header: a line that is longer is none.
 _HEAD_BYTES = 256 * 1024
+
+# A step, a name and its value make a table nearly as surely as a step and a time.
+_LONG_FORM = 0.6
 
 _WRONG_WIDTH = "rows with more or fewer cells than the header"
 
@@ -89,6 +93,8 @@ def sniff(path: str, head: bytes) -> float:
     header = find_header(decode(head))
     if header is None:
         return 0.0
+    if long_form(header.names) is not None:
+        return _LONG_FORM
     return sureness(
         [column_of(name) for name in header.names], is_named=path.lower().endswith((".csv", ".tsv"))
     )
@@ -103,8 +109,8 @@ def sureness(columns: Sequence[Any], *, is_named: bool) -> float:
         return 0.5
     if roles[Role.TIME] > 1:
         return 0.4
-    # A table in a file of this name that nobody else knows is refused with a reason.
-    return 0.05 if is_named else 0.0
+    # A table in a file of this name that nobody else knows is refused with a reason, and not as a log without times.
+    return 0.15 if is_named else 0.0
 
 
 def read(paths: Sequence[str], options: ReadOptions) -> Reading:
@@ -125,7 +131,7 @@ def _read_file(file: FileBlocks, options: ReadOptions) -> FileRows:
         if names:
             raise InputError(f"column `{names[0]}` is there twice")
     _refuse_decimal_commas(header, decode(first[:_HEAD_BYTES]))
-    found = _with_pyarrow(file, header)
+    found = None if long_form(header.names) is not None else _with_pyarrow(file, header)
     if found is None:
         found = _with_csv(file.path, header, first, blocks)
     elif file.num_bytes is not None and file.num_bytes <= MAX_HASHED_BYTES:
@@ -140,10 +146,8 @@ def _read_file(file: FileBlocks, options: ReadOptions) -> FileRows:
 def _refuse_no_header(header: Header) -> None:
     if _num_known(header.names):
         return
-    if all(_is_number(name) for name in header.names):
-        raise InputError(
-            "it has no header line", hint="name the columns in the first line: rank,step,fwd_ms …"
-        )
+    if 2 * sum(_is_number(name) for name in header.names) > len(header.names):
+        raise InputError("the first line has no names", hint="add a header such as step,rank,forward_ms")
 
 
 def _is_number(text: str) -> bool:
@@ -210,6 +214,7 @@ def _with_pyarrow(file: FileBlocks, header: Header) -> tuple[RawTable, Counter[s
     except (pa.ArrowInvalid, pa.ArrowKeyError, OSError):
         # A row that is cut, a text where a number belongs, gzip: the patient reader takes these.
         return None
+    table.seen.update(dict.fromkeys(names))
     for name in names:
         if column_of(name) is None:
             table.unknown.setdefault(name)
@@ -246,7 +251,7 @@ def add_arrow_batch(table: RawTable, batch: Any) -> None:  # Any: pyarrow is not
 def _with_csv(
     path: str, header: Header, first: bytes, blocks: Iterator[bytes]
 ) -> tuple[RawTable, Counter[str]]:
-    table = RawTable(path)
+    table: RawTable | LongTable | None = None
     dropped: Counter[str] = Counter()
     num_skipped = header.num_lines_before + 1
     width = len(header.names)
@@ -269,11 +274,21 @@ def _with_csv(
                 rows.append(row)
             elif row and not row[0].lstrip().startswith("#"):
                 dropped[_WRONG_WIDTH] += 1
-        _add_rows(table, header.names, rows)
-    return table, dropped
+        table = _add_rows(table, path, header.names, rows)
+    if isinstance(table, LongTable):
+        table = table.turned()
+    return table or _empty(path, header.names), dropped
 
 
-def _add_rows(table: RawTable, names: Sequence[str], rows: list[list[str]]) -> None:
+def _empty(path: str, names: Sequence[str]) -> RawTable:
+    table = RawTable(path)
+    table.seen.update(dict.fromkeys(names))
+    return table
+
+
+def _add_rows(
+    table: RawTable | LongTable | None, path: str, names: Sequence[str], rows: list[list[str]]
+) -> RawTable | LongTable | None:
     # A header in the middle is that of a file that was appended to another.
     rows = [
         row
@@ -281,8 +296,18 @@ def _add_rows(table: RawTable, names: Sequence[str], rows: list[list[str]]) -> N
         if row[0].strip() != names[0] or tuple(cell.strip() for cell in row) != tuple(names)
     ]
     if rows:
-        columns = list(zip(*rows, strict=True))
-        table.add(len(rows), dict(zip(names, columns, strict=True)))
+        columns = dict(zip(names, zip(*rows, strict=True), strict=True))
+        table = table or table_for(path, columns)
+        table.add(len(rows), columns)
+    return table
+
+
+def table_for(path: str, columns: Mapping[str, Sequence[object]]) -> RawTable | LongTable:
+    """Where the rows of a file go whose first ones are `columns`."""
+    form = long_form(columns)
+    if form is not None and tells_times(form, columns[form.name]):
+        return LongTable(path, form)
+    return RawTable(path)
 
 
 CSV_TABLES = Reader(name=SOURCE, sniff=sniff, read=read)

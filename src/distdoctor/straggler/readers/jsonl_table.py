@@ -12,9 +12,10 @@ from distdoctor.errors import InputError
 from distdoctor.straggler.facts.reading import Reading
 from distdoctor.straggler.readers.base import Reader, ReadOptions
 from distdoctor.straggler.readers.columns import Role, column_of
-from distdoctor.straggler.readers.csv_table import sureness
+from distdoctor.straggler.readers.csv_table import sureness, table_for
 from distdoctor.straggler.readers.file_blocks import MAX_LINE_BYTES, FileBlocks
 from distdoctor.straggler.readers.file_text import text_start
+from distdoctor.straggler.readers.long_table import LongTable, long_form
 from distdoctor.straggler.readers.rank_rows import FileRows, rows_of_table
 from distdoctor.straggler.readers.raw_table import RawTable
 from distdoctor.straggler.readers.reading_files import read_each
@@ -43,6 +44,9 @@ _OTHERS = frozenset(
     }
 )
 
+# A step, a name and its value make rows nearly as surely as a step and a time.
+_LONG_FORM = 0.6
+
 # Lines that are looked at to tell what a file is.
 _SNIFFED_LINES = 40
 
@@ -60,6 +64,8 @@ def sniff(_path: str, head: bytes) -> float:
     keys = list(dict.fromkeys(key for row in rows for key in _flat(row)))
     if not rows or _OTHERS.intersection(keys) or any(isinstance(row.get("normal"), dict) for row in rows):
         return 0.0
+    if long_form(keys) is not None:
+        return _LONG_FORM
     return sureness([column_of(key) for key in keys], is_named=False)
 
 
@@ -99,7 +105,7 @@ def read(paths: Sequence[str], options: ReadOptions) -> Reading:
 
 def _read_file(file: FileBlocks, options: ReadOptions) -> FileRows:
     """Raises InputError with one line."""
-    table = RawTable(file.path)
+    table: RawTable | LongTable | None = None
     dropped: Counter[str] = Counter()
     defaults: Row = {}
     batch: list[Row] = []
@@ -109,22 +115,27 @@ def _read_file(file: FileBlocks, options: ReadOptions) -> FileRows:
             continue
         batch.append(row)
         if len(batch) >= _BATCH:
-            _add(table, batch)
+            table = _add(table, file.path, batch)
             batch = []
     if batch:
-        _add(table, batch)
-    if not table.num_rows:
+        table = _add(table, file.path, batch)
+    if isinstance(table, LongTable):
+        table = table.turned()
+    if table is None or not table.num_rows:
         raise InputError("it holds no rows of steps")
     rows = rows_of_table(table, options, defaults)
     rows.dropped.update(dropped)
     return rows
 
 
-def _add(table: RawTable, batch: list[Row]) -> None:
+def _add(table: RawTable | LongTable | None, path: str, batch: list[Row]) -> RawTable | LongTable:
     keys = dict.fromkeys(key for row in batch for key in row)
     if len(keys) > len(batch) * 4 + 4096:
         raise InputError("its rows have more different keys than a table has columns")
-    table.add(len(batch), {key: [row.get(key) for row in batch] for key in keys})
+    columns = {key: [row.get(key) for row in batch] for key in keys}
+    table = table or table_for(path, columns)
+    table.add(len(batch), columns)
+    return table
 
 
 def _rows(file: FileBlocks, dropped: Counter[str]) -> Iterator[Row]:

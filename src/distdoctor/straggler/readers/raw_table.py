@@ -15,6 +15,9 @@ from distdoctor.straggler.readers.columns import Column, Role, column_of
 MAX_WORDS = 5_000_000
 MAX_COLUMNS = 20_000
 
+# Names that are kept to be shown. Our own bound.
+MAX_SEEN = 64
+
 # What people write for "not measured".
 NOTHING = frozenset({"", "nan", "none", "null", "na", "n/a", "-", "--", "nil"})
 
@@ -51,6 +54,8 @@ class RawTable:
         self.num_rows = 0
         self.unknown: dict[str, None] = {}
         """Names of columns with numbers that mean nothing here."""
+        self.seen: dict[str, None] = {}
+        """Names of the first columns, whatever they hold."""
         self._numbers: dict[str, _Numbers] = {}
         self._words: dict[str, _Words] = {}
 
@@ -67,6 +72,8 @@ class RawTable:
                 f"more than {MAX_ROWS:,} rows", hint="give a range of steps, or split the file by ranks"
             )
         for name, values in batch.items():
+            if len(self.seen) < MAX_SEEN:
+                self.seen[name] = None
             column = column_of(name)
             if column is None:
                 if len(self.unknown) < MAX_COLUMNS and name not in self.unknown and _has_numbers(values):
