@@ -104,7 +104,9 @@ def test_times_that_are_no_numbers_are_refused_in_words(tmp_path: Path, column: 
 
 def test_a_time_without_a_unit_is_refused(tmp_path: Path) -> None:
     path = parquet(tmp_path, table(bwd=[1.0] * 4))
-    assert why_not(read(ARROW_TABLES, path)) == "column `bwd` has no unit: name it bwd_ms or give `--unit ms`"
+    assert why_not(read(ARROW_TABLES, path)).startswith(
+        "column `bwd` has no unit: name it bwd_ms or give `--unit ms`"
+    )
 
 
 @pytest.mark.parametrize("writer", [parquet, ipc_file, ipc_stream])

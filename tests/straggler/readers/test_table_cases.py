@@ -33,7 +33,7 @@ def files(run: str) -> list[str]:
 def test_names_without_units_are_refused_unless_a_unit_is_given(run: str) -> None:
     paths = files(run)
     assert sniffed(JSON_ROWS, paths[0]) > 0.5
-    assert "has no unit" in why_not(read(JSON_ROWS, paths[0]))
+    assert "have no unit" in why_not(read(JSON_ROWS, paths[0]))
     timings = only(read(JSON_ROWS, *paths, unit="ms"))
     assert timings.ranks == (0, 1, 2, 3) and timings.num_steps == 60
 

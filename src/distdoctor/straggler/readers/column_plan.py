@@ -21,6 +21,11 @@ Key = tuple[Section, Said]
 # A column of times in which so many of the values are text is refused; fewer are left out and counted.
 MAX_TEXT_SHARE = 0.2
 
+# Longest times of a step or its parts that leave little doubt of their unit: steps take some 10 ms to 1,000 s. What lies
+# between is not guessed. Our own choice.
+_LOOKS_LIKE = {"s": (1e-4, 3.0), "ms": (20.0, 1e4), "us": (1e5, 1e7), "ns": (1e8, 1e12)}
+_UNIT_NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+
 # Columns that a refusal names.
 _MAX_SHOWN = 8
 
@@ -43,13 +48,32 @@ class Plan:
         """The unit of a column that is in the plan: its own, or the one that was given."""
         unit = column.unit or given
         if unit is None:  # make_plan refuses these
-            raise InputError(no_unit(column.name))
+            raise InputError(no_unit([column.name]))
         return unit
 
 
-def no_unit(name: str) -> str:
-    """How a column without a unit is refused."""
-    return f"column `{name}` has no unit: name it {name}_ms or give `--unit ms`"
+def no_unit(names: Sequence[str]) -> str:
+    """How columns without a unit are refused."""
+    shown = ", ".join(f"`{name}`" for name in names[:_MAX_SHOWN]) + (" …" if len(names) > _MAX_SHOWN else "")
+    if len(names) == 1:
+        return f"column {shown} has no unit: name it {names[0]}_ms or give `--unit ms`"
+    return f"columns {shown} have no unit: name them {names[0]}_ms … or give `--unit ms`"
+
+
+def _guess(table: RawTable, columns: Sequence[Column]) -> str | None:
+    """Which unit the values look like; a hint for people, by which nothing is converted."""
+    middles = []
+    for column in columns:
+        values = table.short_numbers(column.name)
+        known = values[np.isfinite(values) & (values > 0)]
+        middles += [float(np.median(known))] if len(known) else []
+    if not middles:
+        return None
+    middle = max(middles)
+    unit = next((unit for unit, (low, high) in _LOOKS_LIKE.items() if low <= middle < high), None)
+    if unit is None:
+        return f"values around {middle:.3g}: their size does not tell the unit"
+    return f"values around {middle:.3g}: {_UNIT_NAMES[unit]}? then `--unit {unit}`; that is a guess by their size"
 
 
 def make_plan(table: RawTable, unit: str | None) -> Plan:
@@ -146,14 +170,19 @@ def _as_time(column: Column) -> Column:
 def _keep_times(table: RawTable, times: Sequence[Column], unit: str | None, plan: Plan) -> None:
     some_have_units = any(column.unit for column in times)
     groups: dict[tuple[int | None, Key], list[Column]] = {}
+    without = [column for column in times if column.section is not None and column.unit is None]
+    if unit is None:
+        refused = [column for column in without if not (column.is_weak and some_have_units)]
+        for column in refused:
+            _refuse_text(table, column)
+        if refused:
+            raise InputError(no_unit([column.name for column in refused]), hint=_guess(table, refused))
     for column in times:
         if column.section is None:
             continue
         if column.unit is None and unit is None:
-            if column.is_weak and some_have_units:
-                plan.unused.append(column.name)
-                continue
-            raise InputError(no_unit(column.name))
+            plan.unused.append(column.name)
+            continue
         groups.setdefault((column.rank, (column.section, column.said)), []).append(column)
     for key, group in groups.items():
         whole = sorted((column for column in group if not column.is_part), key=lambda each: each.order)

@@ -19,6 +19,7 @@ from distdoctor.straggler.readers.column_plan import Key, Plan, make_plan
 from distdoctor.straggler.readers.columns import MAX_RANKS, MS_IN, Role, rank_in_path
 from distdoctor.straggler.readers.raw_table import RawTable
 from distdoctor.straggler.readers.row_places import places_of
+from distdoctor.units import format_seconds
 
 # No part of a training step takes longer than 30 days.
 MAX_MS = 30 * 86_400_000.0
@@ -38,6 +39,10 @@ MIN_TOTAL_ROWS = 20
 # other times. With two rows a step it is half of them. Our own thresholds.
 MIN_ROWS_WITHIN = 5
 ROWS_WITHIN_SHARE = 0.3
+
+# Steps that are shorter or longer in median leave doubt of the unit that was given. Our own thresholds.
+LEAST_STEP_MS = 1.0
+MOST_STEP_MS = 1e6
 
 _MAIN_PARTS = (Section.FORWARD, Section.BACKWARD, Section.COMPUTE, Section.BACKWARD_WALL)
 
@@ -70,6 +75,8 @@ class FileRows:
     """What was left out, in words, and how many values."""
     no_zone: bool = False
     no_step_numbers: bool = False
+    doubts: list[str] = field(default_factory=list)
+    """What looks wrong, in sentences, and was read nonetheless."""
     has_no_rank: bool = False
     """Neither a column nor the file's name tells the rank: `ranks` holds one entry, of rank 0, that stands for nobody."""
 
@@ -109,6 +116,7 @@ def rows_of_table(
         _add_world_sizes(table, plan, file, defaults or {})
         if ranks is not None:
             file.places += places_of(table, plan, ranks, is_kept, defaults or {})
+    _doubt_the_given_unit(file, plan, options)
     _refuse_rows_within_steps(file)
     _drop_running_totals(file)
     _refuse_wrong_units(file)
@@ -277,6 +285,26 @@ def _add_world_sizes(table: RawTable, plan: Plan, file: FileRows, defaults: dict
         told = table.numbers(plan.places[Role.WORLD_SIZE].name)
         known = np.unique(told[np.isfinite(told)])[:64]
         file.world_sizes += [int(size) for size in known if 0 < size <= MAX_RANKS]
+
+
+def _doubt_the_given_unit(file: FileRows, plan: Plan, options: ReadOptions) -> None:
+    """Tells when times are absurd in the unit that the command line gives for columns without one."""
+    if options.unit is None:
+        return
+    middles = []
+    for (_, key), columns in plan.times.items():
+        told = [rows.values[key] for rows in file.ranks[:64] if key in rows.values]
+        if told and any(column.unit is None for column in columns):
+            known = np.concatenate(told)
+            known = known[known > 0]
+            middles += [float(np.median(known))] if len(known) else []
+    longest_ms = max(middles, default=1.0)
+    if longest_ms < LEAST_STEP_MS or longest_ms > MOST_STEP_MS:
+        shown = f"{longest_ms:.2g} ms" if longest_ms < LEAST_STEP_MS else format_seconds(longest_ms / 1e3)
+        file.doubts.append(
+            f"by `--unit {options.unit}`, the longest times without a unit in their names are around {shown}; "
+            "steps of training hardly take that: the unit may be wrong"
+        )
 
 
 def _refuse_rows_within_steps(file: FileRows) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from distdoctor.errors import InputError
-from distdoctor.straggler.readers.columns import Column, Role, column_of
+from distdoctor.straggler.readers.columns import MS_IN, UNIT_WORDS, Column, Role, column_of
 
 # Different words of one column (hosts, times of day as text), and different names of columns. Our own bounds.
 MAX_WORDS = 5_000_000
@@ -24,6 +25,12 @@ NOTHING = frozenset({"", "nan", "none", "null", "na", "n/a", "-", "--", "nil"})
 # Rows of one file that are kept; 50 million rows of six columns are 2 GB.
 MAX_ROWS = 50_000_000
 
+# `61.7ms`, `0.06 s`.
+_WITH_UNIT = re.compile(
+    rf"\s{{0,20}}(-?\d{{1,15}}(?:\.\d{{0,18}})?(?:[eE][-+]?\d{{1,3}})?)\s{{0,4}}({'|'.join(sorted(UNIT_WORDS, key=len, reverse=True))})"
+    r"\s{0,20}$"
+)
+
 _WORDS = frozenset({Role.HOST, Role.POD, Role.GPU, Role.GPU_UUID, Role.GPU_PCI, Role.GPU_MODEL})
 # Large numbers whose last digits matter.
 _WIDE = frozenset({Role.CLOCK, Role.STEP_NUMBER})
@@ -35,6 +42,7 @@ class _Numbers:
     num_not_numbers: int = 0
     example: str | None = None
     num_values: int = 0
+    num_with_unit: int = 0
 
 
 @dataclass(slots=True)
@@ -63,7 +71,13 @@ class RawTable:
     def columns(self) -> list[Column]:
         """What is understood, in the order of appearance."""
         known = {**self._numbers, **self._words}
-        return [column for name in known if (column := column_of(name)) is not None]
+        found = [column for name in known if (column := column_of(name)) is not None]
+        return [
+            replace(column, unit="ms", is_weak=False)
+            if column.unit is None and self.has_units(column.name)
+            else column
+            for column in found
+        ]
 
     def add(self, num_rows: int, batch: Mapping[str, Sequence[object] | NDArray[np.generic]]) -> None:
         """`num_rows` further rows. Raises InputError when they are too many, or no numbers where numbers belong."""
@@ -131,6 +145,21 @@ class RawTable:
         store = self._numbers.get(name)
         return (store.num_not_numbers, store.num_values, store.example) if store else (0, 0, None)
 
+    def has_units(self, name: str) -> bool:
+        """Whether the cells of a time have units, such as `61.7ms`; they are kept in the unit of its name, else in ms.
+
+        Raises InputError when some have and some have not.
+        """
+        store = self._numbers.get(name)
+        if store is None or not store.num_with_unit:
+            return False
+        if store.num_with_unit < store.num_values - store.num_not_numbers:
+            raise InputError(
+                f"in column `{name}` some times have a unit and some have none",
+                hint="write all with their unit",
+            )
+        return True
+
     def forget(self, name: str) -> None:
         """Frees a column that is no longer needed."""
         self._numbers.pop(name, None)
@@ -139,6 +168,11 @@ class RawTable:
     def _add_numbers(self, column: Column, values: Sequence[object] | NDArray[np.generic]) -> None:
         store = self._numbers.setdefault(column.name, _Numbers())
         array, num_bad, example = as_numbers(values)
+        if num_bad and column.role is Role.TIME:
+            array, num_units = _with_units(array, values, column.unit or "ms")
+            store.num_with_unit += num_units
+            num_bad -= num_units
+            example = example if num_bad else None
         store.num_not_numbers += num_bad
         store.num_values += int(np.count_nonzero(~np.isnan(array))) + num_bad
         store.example = store.example or example
@@ -185,6 +219,20 @@ def as_numbers(
             num_bad += 1
             example = example or str(value)[:40]
     return array, num_bad, example
+
+
+def _with_units(
+    array: NDArray[np.float64], values: Sequence[object] | NDArray[np.generic], unit: str
+) -> tuple[NDArray[np.float64], int]:
+    """(numbers, and those that a unit of time follows as numbers of `unit`; how many these are)."""
+    num = 0
+    for index in np.flatnonzero(np.isnan(array)).tolist():
+        cell = values[index]
+        match = _WITH_UNIT.match(cell) if isinstance(cell, str) else None
+        if match is not None:
+            array[index] = float(match[1]) * (MS_IN[UNIT_WORDS[match[2]]] / MS_IN[unit])
+            num += 1
+    return array, num
 
 
 def _has_numbers(values: Sequence[object] | NDArray[np.generic]) -> bool:

@@ -302,6 +302,14 @@ def _file_notes(files: Sequence[FileRows]) -> list[Note]:
                 + (f" and {len(unused) - _MAX_LISTED} more" if len(unused) > _MAX_LISTED else ""),
             )
         )
+    notes += [
+        Note(
+            kind=NoteKind.LIMITED,
+            text=doubt,
+            how="give another `--unit`, or name the columns with their units",
+        )
+        for doubt in dict.fromkeys(doubt for file in files for doubt in file.doubts)
+    ]
     if any(file.no_zone for file in files):
         notes.append(
             Note(
