@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
-import numpy as np
 from msgspec.structs import replace
 
 from distdoctor.report.assemble import MAX_TITLE, clip_title
@@ -15,9 +14,6 @@ from distdoctor.straggler.checks.extremes import all_close
 from distdoctor.straggler.checks.slow_rank import nobody_title, nobody_words
 from distdoctor.straggler.checks.unjudged import why_not_judged, why_silence_says_nothing
 from distdoctor.straggler.words import percent
-
-# From this share of the threshold on the slowest rank is told although it is not accused. Our own choice.
-NEAR = 0.8
 
 
 class Answer(str, Enum):
@@ -145,7 +141,7 @@ def _none(report: Report, facts: Analysed) -> Verdict:
         report.verdict,
         title=title[:MAX_TITLE],
         summary=f"{words[:1].upper()}{words[1:]}. Smaller differences, and ranks that are not here, would not show."
-        f"{_nearest(judged[0])}{_waiting(judged)}{also}",
+        f"{_waiting(judged)}{also}",
         confidence=Confidence.MEDIUM,
         cause_class=Answer.NONE.value,
     )
@@ -161,16 +157,6 @@ def _none_by_extremes(report: Report, facts: Analysed) -> Verdict:
         confidence=Confidence.MEDIUM,
         cause_class=Answer.NONE.value,
     )
-
-
-def _nearest(judged: Judged) -> str:
-    """The rank that comes near the threshold: not enough to accuse it, and not nothing."""
-    judgement = judged.judgement
-    effect = np.nan_to_num(judgement.effects.effect, nan=-np.inf)
-    if not len(effect) or effect.max() < NEAR * judgement.threshold.value:
-        return ""
-    rank = judged.timings.ranks[int(np.argmax(effect))]
-    return f" Rank {rank} comes near it with {percent(float(effect.max()))}: more steps would tell."
 
 
 def _waiting(judged: Sequence[Judged]) -> str:

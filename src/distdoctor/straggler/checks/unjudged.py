@@ -21,6 +21,9 @@ COMPUTING = (Section.FORWARD, Section.BACKWARD, Section.COMPUTE, Section.UNSPLIT
 
 _ALL_RANKS = "give the files of all ranks"
 
+# From this share of the threshold on a rank is neither accused nor cleared. Our own choice.
+NEAR = 0.85
+
 # Ranks that differ by so many standard errors of one rank differ by themselves, and not by noise. Our own threshold.
 _MUCH_SPREAD = 3.0
 
@@ -100,6 +103,9 @@ def why_silence_says_nothing(judged: Judged) -> tuple[str, str | None] | None:
             if Gate.NUMBERING in lead.failed
             else f"record more steps: {RECORD}",
         )
+    near = _near(judged)
+    if near is not None and not judgement.accused and not judgement.hosts:
+        return near, f"record more steps: {RECORD}"
     world_size = max(timings.world_size or 0, timings.num_ranks)
     compared = int(np.sum(judgement.effects.num_steps >= MIN_STEPS))
     if compared < world_size and not judgement.accused and not judgement.hosts:
@@ -109,6 +115,19 @@ def why_silence_says_nothing(judged: Judged) -> tuple[str, str | None] | None:
             _ALL_RANKS,
         )
     return None
+
+
+def _near(judged: Judged) -> str | None:
+    """A rank that stays a little below the threshold: not enough to accuse it, and too much to clear everybody."""
+    judgement = judged.judgement
+    effect = np.nan_to_num(judgement.effects.effect, nan=-np.inf)
+    if not len(effect) or effect.max() < NEAR * judgement.threshold.value:
+        return None
+    rank = judged.timings.ranks[int(np.argmax(effect))]
+    return (
+        f"rank {rank} takes {percent(float(effect.max()))} longer, a little below the "
+        f"{percent(judgement.threshold.value)} that would be beyond doubt"
+    )
 
 
 def tell_mesh(judged: Judged) -> str:

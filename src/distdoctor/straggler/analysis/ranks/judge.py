@@ -89,7 +89,11 @@ def _untold_share(timings: StepTimings, own_time: OwnTime) -> float | None:
     stages = {place.coords.get("pp", 0) for place in timings.places}
     if own_time.wait is None or own_time.own_share is None or not own_time.step_ms or len(stages) > 1:
         return None
-    told = own_time.own_share + _median_of_some(own_time.wait) / own_time.step_ms
+    waiting = _median_of_some(own_time.wait)
+    if Section.COMM in timings.sections:
+        # Where waiting is told apart from it, communication holds the transfers too.
+        waiting = float(np.fmax(waiting, _median_of_some(timings.sections[Section.COMM])))
+    told = own_time.own_share + waiting / own_time.step_ms
     # Beside work of the device idle time lies in no other part; beside a CPU's it does.
     more = (Section.TRANSFER, Section.IDLE) if Section.COMPUTE in timings.sections else (Section.TRANSFER,)
     for section in more:
