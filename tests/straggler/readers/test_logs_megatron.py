@@ -13,7 +13,9 @@ from distdoctor.straggler.facts.series import SeriesKind
 from distdoctor.straggler.readers.base import ReadOptions
 from distdoctor.straggler.readers.logs import TRAINER_LOG
 
-ARGUMENT_NAMES = [f"some_option_{index}" for index in range(60)]
+ARGUMENT_NAMES = ["accumulate_allreduce_grads_in_fp32", "adam_beta1"] + [
+    f"some_option_{index}" for index in range(60)
+]
 
 
 def read(folder: Path, text: str, *, name: str = "train.log", options: ReadOptions | None = None) -> Reading:
@@ -33,8 +35,12 @@ def iteration(step: int, time_ms: float, *, stamp: str = "", batch: int = 64) ->
 
 def arguments(**values: object) -> str:
     shown = {**dict.fromkeys(ARGUMENT_NAMES, "None"), **values}
-    lines = [f"  {name} {'.' * (48 - len(name))} {value}\n" for name, value in shown.items()]
-    return "------------------------ arguments ------------------------\n" + "".join(lines)
+    lines = sorted(f"  {name} {'.' * (48 - len(name))} {value}\n" for name, value in shown.items())
+    return (
+        "------------------------ arguments ------------------------\n"
+        + "".join(lines)
+        + "-------------------- end of arguments ---------------------\n"
+    )
 
 
 def all_ranks(timers: dict[str, list[float]]) -> str:
@@ -260,6 +266,85 @@ def test_without_the_job_s_arguments_nothing_is_taken_for_own_work(tmp_path: Pat
     assert {Section.FORWARD_WALL, Section.BACKWARD_WALL} <= set(steps.sections)
     assert not {Section.FORWARD, Section.BACKWARD} & set(steps.sections)
     assert any("arguments are not in it" in text for text in notes(reading, NoteKind.LIMITED))
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "",
+        "[default0]:",
+        "[rank0]: ",
+        "0: ",
+        "node-1: ",
+        "[2025-08-01 07:19:37] ",
+        "2025-08-01 07:19:37,123 ",
+        "Aug  1 07:19:37 ",
+        "2025-08-01T07:19:37.123456789Z stdout F ",
+    ],
+)
+@pytest.mark.parametrize("name", ["  ", "args."])
+def test_arguments_are_found_behind_prefixes_and_wherever_they_stand(
+    tmp_path: Path, prefix: str, name: str
+) -> None:
+    shown = arguments(**PLAIN).replace("\n  ", f"\n{name}")
+    text = "a first line\n" * 50 + shown + "> building the tokenizer\n"
+    text += "".join(iteration(step, 420.0) + all_ranks(TIMERS) for step in (1, 2, 3))
+    reading = read(tmp_path, "".join(f"{prefix}{line}\n" for line in text.splitlines()))
+    (steps,) = reading.steps
+    assert {Section.FORWARD, Section.BACKWARD, Section.DATA} <= set(steps.sections)
+    assert steps.ranks == (0, 1, 2, 3) and steps.num_steps == 3
+
+
+@pytest.mark.parametrize("dots", [1, 2, 6, 22, 60])
+def test_any_number_of_dots_will_do(tmp_path: Path, dots: int) -> None:
+    lines = [f"  tensor_model_parallel_size {'.' * dots} 2\n"]
+    reading = read(tmp_path, "".join(lines) + iteration(1, 420.0) + all_ranks(TIMERS))
+    assert any("tensor parallel 2" in text for text in notes(reading, NoteKind.LIMITED))
+
+
+def test_arguments_that_are_lacking_are_named(tmp_path: Path) -> None:
+    text = "using world size: 4, data-parallel size: 4, tensor-model-parallel size: 1, pipeline-model-parallel size: 1\n"
+    reading = read(tmp_path, text + iteration(1, 420.0) + all_ranks(TIMERS))
+    (note,) = [text for text in notes(reading, NoteKind.LIMITED) if "lack" in text]
+    assert "context_parallel_size, expert_model_parallel_size" in note and "overlap_grad_reduce" in note
+    assert " tensor_model_parallel_size" not in note
+    assert Section.FORWARD_WALL in reading.steps[0].sections
+
+
+def test_a_dump_whose_beginning_is_cut_off_does_not_prove_that_there_is_no_context_parallelism(
+    tmp_path: Path,
+) -> None:
+    whole = arguments(**{name: value for name, value in PLAIN.items() if name != "context_parallel_size"})
+    cut = whole[whole.index("  some_option_0 ") :]
+    reading = read(tmp_path, cut + iteration(1, 420.0) + all_ranks(TIMERS))
+    assert Section.FORWARD_WALL in reading.steps[0].sections
+    assert any("lack context_parallel_size" in text for text in notes(reading, NoteKind.LIMITED))
+
+
+def test_the_configuration_of_deepspeed_is_not_taken_for_a_whole_dump(tmp_path: Path) -> None:
+    lines = [
+        f"[2023-11-29 08:51:11,653] [INFO] [config.py:978:print]   {name} {'.' * 20} 16\n"
+        for name in ["activation_checkpointing_config", "world_size", *(f"zero_{i}" for i in range(60))]
+    ]
+    reading = read(tmp_path, "".join(lines) + iteration(1, 420.0) + all_ranks(TIMERS))
+    assert Section.FORWARD_WALL in reading.steps[0].sections
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("expert_model_parallel_size", 2),
+        ("context_parallel_size", 2),
+        ("use_torch_fsdp2", True),
+        ("overlap_param_gather", True),
+        ("ds_sequence_parallel_size", 2),
+        ("zero_stage", 3),
+    ],
+)
+def test_what_puts_collectives_into_forward_makes_it_a_wall(tmp_path: Path, name: str, value: object) -> None:
+    text = arguments(**{**PLAIN, name: value}) + iteration(1, 420.0) + all_ranks(TIMERS)
+    (steps,) = read(tmp_path, text).steps
+    assert {Section.FORWARD_WALL, Section.BACKWARD_WALL} <= set(steps.sections)
 
 
 def test_behind_a_barrier_collectives_are_transfer_and_the_waiting_is_said_to_be_unseen(

@@ -7,17 +7,38 @@ from dataclasses import dataclass, field
 
 from distdoctor.straggler.facts.places import Place
 
-# `  tensor_model_parallel_size ...................... 4`
-_ARGUMENT = re.compile(r"\s{0,8}([a-zA-Z_]\w{1,63}) \.{2,64} (\S{1,64})\s*$")
+# `  tensor_model_parallel_size ...................... 4`, behind a time stamp, a logger's name or `args.` too. Dots fill a
+# column of 48 or 32 characters.
+_ARGUMENT = re.compile(r"(?:^|[\s:>|\]])(?:args\.)?([a-zA-Z_]\w{1,80}) \.{1,64} (\S.{0,255}?)\s*$")
 # `using world size: 16, data-parallel size: 2, context-parallel size: 1, tensor-model-parallel size: 4, …`
 _SIZE = re.compile(
     r"(world|data-parallel|context-parallel|tensor-model-parallel|pipeline-model-parallel)[ -]size: (\d{1,7})\b"
 )
 
-# The argument dump holds some hundred names; with fewer it was not seen whole, and absence proves nothing.
+# The argument dump holds some hundred names; with fewer it was not seen whole, and absence proves nothing. Names are
+# sorted: `accumulate_…` and `adam_…` come first and `world_size` last, in all versions.
 _WHOLE_DUMP = 40
 
+# Flags of versions that shard parameters, which are then gathered during forward and backward.
+_SHARDED = (
+    "use_torch_fsdp2",
+    "use_megatron_fsdp",
+    "use_custom_fsdp",
+    "use_fsdp",
+    "overlap_param_gather",
+)
+
 MAX_RANKS = 1_000_000
+
+# Sizes of groups whose collectives lie inside forward and backward. `ds_sequence_parallel` is Megatron-DeepSpeed's.
+_INSIDE = {
+    "tensor": "tensor_model_parallel",
+    "context": "context_parallel",
+    "expert": "expert_model_parallel",
+    "expert tensor": "expert_tensor_parallel",
+    "sequence": "ds_sequence_parallel",
+}
+_DECIDING = ("tensor_model_parallel", "context_parallel", "expert_model_parallel")
 
 _SIZES = {
     "world": "world_size",
@@ -37,7 +58,7 @@ class MegatronArguments:
 
     def take(self, text: str) -> bool:
         """Whether the line told arguments."""
-        match = _ARGUMENT.match(text)
+        match = _ARGUMENT.search(text)
         if match is not None:
             self.num_seen += 1
             if len(self.values) < 2000:
@@ -51,8 +72,12 @@ class MegatronArguments:
 
     @property
     def is_whole(self) -> bool:
-        """The dump was seen, so that what is not in it does not exist in this version."""
-        return self.num_seen >= _WHOLE_DUMP
+        """The dump was seen from its first to its last name, so that what is not in it does not exist in this version."""
+        return (
+            self.num_seen >= _WHOLE_DUMP
+            and {"tensor_model_parallel_size", "world_size"} <= self.values.keys()
+            and any(name.startswith(("a", "A")) for name in self.values)
+        )
 
     def size(self, name: str) -> int | None:
         """`name`_size as a number; 1 when the whole dump lacks it, None when not known."""
@@ -76,20 +101,22 @@ class MegatronArguments:
 
     def groups_inside_compute(self) -> str | None:
         """Which parallelism has collectives inside forward and backward, in words; empty: none; None: not known."""
-        sizes = {
-            "tensor": self.size("tensor_model_parallel"),
-            "context": self.size("context_parallel"),
-            "expert": self.size("expert_model_parallel"),
-        }
-        sharded = [
-            self.flag(name)
-            for name in ("use_torch_fsdp2", "use_megatron_fsdp", "use_custom_fsdp", "overlap_param_gather")
+        found = [
+            f"{word} parallel {size}"
+            for word, name in _INSIDE.items()
+            if (size := self.size(name)) is not None and size > 1
         ]
-        found = [f"{name} parallel {size}" for name, size in sizes.items() if size is not None and size > 1]
-        found += ["parameters gathered meanwhile"] if any(sharded) else []
+        found += ["parameters gathered meanwhile"] if any(self.flag(name) for name in _SHARDED) else []
+        # Megatron-DeepSpeed: ZeRO stage 3 gathers parameters too.
+        found += ["ZeRO stage 3"] if self.values.get("zero_stage") == "3" else []
         if found:
             return ", ".join(found)
-        return None if None in sizes.values() or None in sharded else ""
+        return None if self.unknown() else ""
+
+    def unknown(self) -> tuple[str, ...]:
+        """Names of arguments without which it is not known what forward and backward hold."""
+        sizes = [f"{name}_size" for name in _DECIDING if self.size(name) is None]
+        return (*sizes, *(name for name in (*_SHARDED, "overlap_grad_reduce") if self.flag(name) is None))
 
     def place(self, rank: int) -> Place:
         """The rank's coordinates in Megatron-LM's default order tp-cp-dp-pp; none when they are not known for sure."""

@@ -81,12 +81,19 @@ def sections_of(
     if peers is not None:
         sections[Section.COMM] = peers
     if inside is None and ("forward" in times or "backward" in times):
+        lacking = arguments.unknown()
+        known = arguments.num_seen or arguments.values
+        why = (
+            f"the job's arguments in it lack {', '.join(lacking)}"
+            if known
+            else "the job's arguments are not in it"
+        )
         notes.append(
             Note(
                 kind=NoteKind.LIMITED,
-                text=f"{what}: the job's arguments are not in it, so forward and backward may hold collectives and "
-                "prove nothing of a rank",
-                how="give the log from its first line on: Megatron-LM prints its arguments there",
+                text=f"{what}: {why}, so forward and backward may hold collectives and prove nothing of a rank",
+                how="give the log from its first line on, all ranks in one file: rank 0 prints the arguments at the start, "
+                "the last rank the timers",
             )
         )
     elif inside:

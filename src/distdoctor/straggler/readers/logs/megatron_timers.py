@@ -33,6 +33,10 @@ _MAX = re.compile(r"\s{0,12}([A-Za-z][\w /-]{0,63}?) \.{1,64}: ([-+.\w]{1,32})\s
 _NAME = re.compile(r"\s{1,12}([A-Za-z][\w /-]{0,63}):\s*$")
 _RANK = re.compile(r"\s{1,12}rank\s{1,8}(\d{1,9}): ([-+.\w]{1,32})\s*$")
 
+_STAMP = re.compile(
+    r"^\s{0,4}\[?(?:\d{4}-\d\d-\d\d[ T]|[A-Z][a-z]{2} [ \d]\d )?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?Z?\]?(?: ?[|:-](?= ))?(?= )"
+)
+
 # Lines of other processes may fall into a block; after so many in a row it is over.
 _MAX_STRANGE_LINES = 8
 _MAX_TIMERS = 128
@@ -64,7 +68,13 @@ class MegatronTimers(LogFormat):
 
     name = "Megatron-LM timers"
     has_blocks = True
-    triggers = (b"across ranks (ms):", b"......", b"using world size:", b"elapsed time per iteration")
+    triggers = (
+        b"across ranks (ms):",
+        b"......",
+        b"_parallel_size .",
+        b"using world size:",
+        b"elapsed time per iteration",
+    )
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -82,7 +92,8 @@ class MegatronTimers(LogFormat):
 
     def feed(self, line: Line) -> None:
         """A header, a line of a block, or an argument."""
-        text = line.text
+        # As `ts` and log collectors put it before each line of a block.
+        text = _STAMP.sub("", line.text)
         if "across ranks (ms):" in text:
             self._close()
             self.in_block, self._strange, self._timer = True, 0, None
