@@ -24,7 +24,7 @@ from distdoctor.straggler.analysis.ranks.own_time import (
     Basis,
 )
 from distdoctor.straggler.analysis.ranks.suspects import Scene, worst_first
-from distdoctor.straggler.analysis.ranks.threshold import FAMILY_ERROR, FLOOR
+from distdoctor.straggler.analysis.ranks.threshold import FLOOR, family_error
 from distdoctor.straggler.facts.places import Place
 from distdoctor.straggler.facts.steps import StepTimings
 
@@ -149,6 +149,6 @@ def hosts_of(timings: StepTimings, scene: Scene, suspects: tuple[Suspect, ...]) 
         rank_threshold=scene.threshold.value,
         rank_scale=scene.threshold.scale,
         floor=FLOOR,
-        error=FAMILY_ERROR * HOST_SHARE,
+        error=family_error(len(scene.ranks)) * HOST_SHARE,
     )
     return tuple(each for each in found if not doubted & set(each.rows))

@@ -19,7 +19,7 @@ from distdoctor.straggler.analysis.ranks.gates import (
 from distdoctor.straggler.analysis.ranks.judgement import Gate, Pattern, Suspect
 from distdoctor.straggler.analysis.ranks.onset import Stretch, changed_rows, stretches_of
 from distdoctor.straggler.analysis.ranks.own_time import OwnTime
-from distdoctor.straggler.analysis.ranks.threshold import FAMILY_ERROR, Threshold, threshold_for
+from distdoctor.straggler.analysis.ranks.threshold import Threshold, family_error, threshold_for
 from distdoctor.straggler.analysis.ranks.witnesses import deficit, section_excess, stands_out
 from distdoctor.straggler.facts.sections import Role, Section, role_of
 from distdoctor.straggler.facts.steps import Times
@@ -103,7 +103,7 @@ def _lasting_rows(scene: Scene) -> list[int]:
         np.nan_to_num(effects.effect),
         np.nan_to_num(effects.noise),
         _usual_autocorrelation(effects),
-        row_error=FAMILY_ERROR * CHANGE_SHARE / num_seen,
+        row_error=family_error(num_seen) * CHANGE_SHARE / num_seen,
         wander=effects.wander,
     )
     rows = np.flatnonzero(whole | changed)
@@ -208,7 +208,7 @@ def _intermittent(scene: Scene, known: set[int]) -> list[Suspect]:
     num_steps = scene.excess.shape[1]
     bursts = count_bursts(scene.excess, scene.threshold.noise)
     num_seen = max(int(np.isfinite(scene.effects.effect).sum()), 1)
-    rows = bursting_rows(bursts, num_steps, rank_error=FAMILY_ERROR * BURST_SHARE / num_seen)
+    rows = bursting_rows(bursts, num_steps, rank_error=family_error(num_seen) * BURST_SHARE / num_seen)
     found = []
     for row in rows[np.argsort(-bursts.steps[rows], kind="stable")][:MAX_SUSPECTS]:
         if int(row) in known:
