@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from distdoctor.errors import InputError, OutputError
@@ -26,28 +28,24 @@ from distdoctor.straggler.packed_format import (
     encode_head,
     section_column,
 )
-from distdoctor.straggler.readers.arrow_table import ARROW_TABLES
+from distdoctor.straggler.readers.all import READERS
 from distdoctor.straggler.readers.base import Reader, ReadOptions
-from distdoctor.straggler.readers.csv_table import CSV_TABLES
-from distdoctor.straggler.readers.jsonl_table import JSON_ROWS
 from distdoctor.straggler.readers.packed import PACKED_FILES
 from distdoctor.straggler.readers.parquet_support import import_parquet
 from distdoctor.straggler.readers.rank_words import missing_ranks
 from distdoctor.straggler.readers.recording import RECORDINGS
 from distdoctor.straggler.readers.recording_hosts import by_host
-from distdoctor.straggler.readers.torchtitan import TORCHTITAN_LOGS
 
-ROW_READERS: tuple[Reader, ...] = (
-    PACKED_FILES,
-    RECORDINGS,
-    TORCHTITAN_LOGS,
-    JSON_ROWS,
-    CSV_TABLES,
-    ARROW_TABLES,
-)
-
-# Ranks in a file where the evidence names no hosts.
+# The most ranks in a file where the evidence names no hosts.
 RANKS_A_FILE = 128
+
+# Files whose reasons an error lists. Our own choice: a screen.
+_MAX_REASONS = 8
+
+# Enough to know any kind of file by sight.
+_HEAD_BYTES = 256 * 1024
+
+_NO_RANKS = "it tells no times of single ranks and steps"
 
 # Rows that are compressed together; a column of them is 16 MB.
 _ROWS_A_GROUP = 1 << 22
@@ -73,9 +71,11 @@ def pack(
     folder: str,
     options: ReadOptions | None = None,
     *,
-    readers: Sequence[Reader] = ROW_READERS,
+    readers: Sequence[Reader] = READERS,
 ) -> PackResult:
     """Packs the evidence below `paths` into `folder`: `<host>.parquet`, or `ranks-0-127.parquet` without hosts.
+
+    Whatever tells times of ranks and steps can be packed; collectives, telemetry and series of one rank are left out.
 
     Recordings are taken host by host, so that of 16,384 ranks only one host's are in memory. Raises InputError when
     nothing can be packed, OutputError when a file is there already or cannot be written, and InputError when pyarrow
@@ -85,26 +85,25 @@ def pack(
     options = options or ReadOptions()
     groups, odd = _groups(find_files(paths), readers)
     written: list[str] = []
-    ranks: set[int] = set()
+    ranks: dict[int, str] = {}
     world_size = 0
     readings: list[Reading] = [odd]
     for reader, files in groups:
         reading = reader.read(files, options)
-        _refuse_several_runs(reading)
+        _refuse_several_runs(reading, reader, ranks)
         # Of one host's ranks all others are missing; who really is, is told at the end.
         notes = tuple(note for note in reading.notes if note.kind is not NoteKind.MISSING_RANKS)
         for timings in reading.steps:
             written += write_timings(timings, notes, Path(folder))
-            ranks.update(timings.ranks)
+            ranks.update(dict.fromkeys(timings.ranks, reader.name))
             world_size = max(world_size, timings.world_size or 0)
             if options.progress:
                 options.progress(f"{len(written):,} files packed")
         # The arrays are let go before the next host is read.
-        readings.append(Reading(notes=notes, inputs=reading.inputs))
+        readings.append(Reading(notes=notes, inputs=_inputs(reading)))
     every = join(readings)
     if not written:
-        first = next((each.why_not for each in every.inputs if each.why_not), "no steps of ranks in it")
-        raise InputError(f"nothing to pack: {first}")
+        raise InputError(f"nothing to pack: {_reasons(every.inputs)}")
     odd_notes = [*dict.fromkeys(every.notes), *missing_ranks(ranks, world_size)]
     return PackResult(written=tuple(written), notes=tuple(odd_notes), inputs=every.inputs)
 
@@ -117,7 +116,7 @@ def _groups(
     unread: list[InputFile] = []
     for path in files:
         try:
-            head = read_head(path)
+            head = read_head(path, max_bytes=_HEAD_BYTES)
         except InputError as error:
             unread.append(InputFile(path=path, kind="unknown", read=False, why_not=error.message))
             continue
@@ -137,9 +136,33 @@ def _groups(
     return groups, Reading(inputs=tuple(unread))
 
 
-def _refuse_several_runs(reading: Reading) -> None:
-    if any(note.kind is NoteKind.MIXED_RUNS for note in reading.notes):
+def _inputs(reading: Reading) -> tuple[InputFile, ...]:
+    """Of a reading without times of ranks every file is one that was not packed."""
+    if reading.steps:
+        return reading.inputs
+    return tuple(replace(each, read=False, why_not=each.why_not or _NO_RANKS) for each in reading.inputs)
+
+
+def _reasons(inputs: Sequence[InputFile]) -> str:
+    told = [
+        each.why_not if each.path in (each.why_not or "") else f"`{each.path}`: {each.why_not or _NO_RANKS}"
+        for each in inputs[:_MAX_REASONS]
+    ]
+    more = f"; and {len(inputs) - _MAX_REASONS} more files" if len(inputs) > _MAX_REASONS else ""
+    return "; ".join(str(each) for each in told) + more if told else "no files"
+
+
+def _refuse_several_runs(reading: Reading, reader: Reader, packed: Mapping[int, str]) -> None:
+    told = Counter(rank for timings in reading.steps for rank in timings.ranks)
+    again = any(count > 1 for count in told.values())
+    if again or any(note.kind is NoteKind.MIXED_RUNS for note in reading.notes):
         raise InputError("several runs with the same ranks", hint="pack each run into a folder of its own")
+    other = next((packed[rank] for rank in told if packed.get(rank, reader.name) != reader.name), None)
+    if other is not None:
+        raise InputError(
+            f"{other} and {reader.name} tell of the same ranks",
+            hint="pack each kind into a folder of its own",
+        )
 
 
 def write_timings(timings: StepTimings, notes: Sequence[Note], folder: Path) -> list[str]:
@@ -159,15 +182,18 @@ def write_timings(timings: StepTimings, notes: Sequence[Note], folder: Path) -> 
 
 def _files(timings: StepTimings) -> Iterator[tuple[str, list[int]]]:
     """(name of the file, rows of the timings that go into it)."""
-    groups: dict[str, list[int]] = {}
+    of_host: dict[str, list[int]] = {}
+    without: dict[int, list[int]] = {}
     for row, place in enumerate(timings.places):
         if place.host:
             name = _NO_NAME.sub("_", place.host).strip("._")[:_MAX_NAME] or "host"
+            of_host.setdefault(name, []).append(row)
         else:
-            first = place.rank - place.rank % RANKS_A_FILE
-            name = f"ranks-{first}-{first + RANKS_A_FILE - 1}"
-        groups.setdefault(name, []).append(row)
-    for name, rows in groups.items():
+            without.setdefault(place.rank // RANKS_A_FILE, []).append(row)
+    for rows in without.values():
+        first, last = timings.places[rows[0]].rank, timings.places[rows[-1]].rank
+        of_host.setdefault(f"ranks-{first}-{last}", []).extend(rows)
+    for name, rows in of_host.items():
         yield f"{name}.parquet", rows
 
 

@@ -10,13 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distdoctor.straggler.pack import ROW_READERS, pack
+from distdoctor.straggler.pack import pack
+from distdoctor.straggler.readers.arrow_table import ARROW_TABLES
 from distdoctor.straggler.readers.base import ReadOptions
+from distdoctor.straggler.readers.csv_table import CSV_TABLES
+from distdoctor.straggler.readers.jsonl_table import JSON_ROWS
+from distdoctor.straggler.readers.packed import PACKED_FILES
+from distdoctor.straggler.readers.recording import RECORDINGS
+from distdoctor.straggler.readers.torchtitan import TORCHTITAN_LOGS
 from straggler.readers.row_builders import RecordingWriter, collectives_text, csv_text, jsonl_text, write
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 
+ROW_READERS = (PACKED_FILES, RECORDINGS, TORCHTITAN_LOGS, JSON_ROWS, CSV_TABLES, ARROW_TABLES)
 ROWS = [
     {
         "rank": rank,

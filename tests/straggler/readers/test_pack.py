@@ -19,8 +19,10 @@ from distdoctor.straggler.packed_format import METADATA_KEY, stretches
 from distdoctor.straggler.readers.arrow_table import ARROW_TABLES
 from distdoctor.straggler.readers.base import ReadOptions
 from distdoctor.straggler.readers.csv_table import CSV_TABLES
+from distdoctor.straggler.readers.kineto import KINETO
 from distdoctor.straggler.readers.packed import PACKED_FILES, PackedSections
 from distdoctor.straggler.readers.recording import RECORDINGS
+from straggler.readers.kineto_traces import rank_trace
 from straggler.readers.row_builders import RecordingWriter, csv_text, notes_of, only, read, sniffed, write
 
 pa = pytest.importorskip("pyarrow")
@@ -72,7 +74,7 @@ def test_what_was_recorded_comes_back_from_one_file_a_host(tmp_path: Path) -> No
     assert isinstance(only(packed).sections, PackedSections)
 
 
-def test_ranks_without_hosts_go_into_files_of_128(tmp_path: Path) -> None:
+def test_ranks_without_hosts_go_into_files_of_128_named_by_the_ranks_in_them(tmp_path: Path) -> None:
     rows = [
         {"rank": rank, "step": step, "data_ms": rank + step}
         for rank in (0, 127, 128, 300)
@@ -82,8 +84,8 @@ def test_ranks_without_hosts_go_into_files_of_128(tmp_path: Path) -> None:
     result = pack([str(tmp_path / "a.csv")], str(tmp_path / "packed"))
     assert [Path(path).name for path in result.written] == [
         "ranks-0-127.parquet",
-        "ranks-128-255.parquet",
-        "ranks-256-383.parquet",
+        "ranks-128-128.parquet",
+        "ranks-300-300.parquet",
     ]
     same(only(read(CSV_TABLES, str(tmp_path / "a.csv"))), only(read(PACKED_FILES, *result.written)))
 
@@ -217,10 +219,50 @@ def test_several_runs_are_not_packed_into_one_folder(tmp_path: Path) -> None:
         pack(paths, str(tmp_path / "p"))
 
 
-def test_what_cannot_be_packed_is_said(tmp_path: Path) -> None:
-    path = write(tmp_path, "notes.txt", "hello\n")
-    with pytest.raises(InputError, match="nothing to pack: no timing that can be packed"):
-        pack([path], str(tmp_path / "p"))
+def test_what_cannot_be_packed_is_said_for_each_file(tmp_path: Path) -> None:
+    paths = [
+        write(tmp_path, "notes.txt", "hello\n"),
+        write(tmp_path, "one.csv", "step,step_ms\n" + "".join(f"{step},140\n" for step in range(9))),
+        write(tmp_path, "bad.csv", "0,0,61.7\n0,1,61.7\n"),
+    ]
+    with pytest.raises(InputError, match="nothing to pack: ") as raised:
+        pack(paths, str(tmp_path / "p"))
+    why = raised.value.message
+    assert f"`{paths[0]}`: no line in it tells a step time" in why
+    assert f"`{paths[1]}`: it tells no times of single ranks and steps" in why
+    assert f"`{paths[2]}`: the first line has no names" in why
+
+
+def test_timers_of_megatron_lm_are_packed(tmp_path: Path) -> None:
+    block = "times across ranks (ms):\n  forward-compute:\n" + "".join(
+        f"     rank {rank:2d}: {100 + rank}.00\n" for rank in range(8)
+    )
+    text = "".join(
+        f" iteration {step}/ 100 | elapsed time per iteration (ms): 420.5 | lm loss: 2.1 |\n{block}"
+        for step in range(1, 5)
+    )
+    path = write(tmp_path, "train.log", text)
+    result = pack([path], str(tmp_path / "p"))
+    assert [Path(each).name for each in result.written] == ["ranks-0-7.parquet"]
+    packed = only(read(PACKED_FILES, *result.written))
+    assert packed.sections[Section.FORWARD_WALL][:, 0].tolist() == [100.0 + rank for rank in range(8)]
+    assert result.inputs[0].read
+
+
+def test_kineto_traces_are_packed(tmp_path: Path) -> None:
+    paths = [
+        rank_trace(rank, world_size=2).write(tmp_path / f"rank-{rank}.pt.trace.json") for rank in range(2)
+    ]
+    result = pack(paths, str(tmp_path / "p"))
+    same(only(read(KINETO, *paths)), only(read(PACKED_FILES, *result.written)))
+
+
+def test_two_kinds_of_evidence_of_the_same_ranks_are_not_packed_together(tmp_path: Path) -> None:
+    paths = recorded(tmp_path / "raw", ranks=[0, 1], steps=[1, 2])
+    rows = [{"rank": rank, "step": step, "data_ms": 1} for rank in range(2) for step in range(3)]
+    paths.append(write(tmp_path, "a.csv", csv_text(rows)))
+    with pytest.raises(InputError, match="tell of the same ranks"):
+        pack(paths, str(tmp_path / "p"))
 
 
 def test_packed_files_are_not_packed_again(tmp_path: Path) -> None:
