@@ -114,7 +114,9 @@ def test_a_slow_rank_in_one_of_two_unknown_stages_is_not_said_to_be_nobody(seed:
 @pytest.mark.parametrize("num_ranks", [4, 5, 8, 16])
 def test_one_fast_rank_makes_no_two_kinds(num_ranks: int, seed: int) -> None:
     report = report_of(recorded(own_times(slow(num_ranks, (1,), 0.7), seed=seed)))
-    assert report.verdict.cause_class == "none"
+    assert not report.culprits
+    assert "that should be alike" not in report.verdict.summary
+    assert report.verdict.cause_class == "none" or "a little below" in report.verdict.summary
 
 
 @SEEDS

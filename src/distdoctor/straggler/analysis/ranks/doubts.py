@@ -19,6 +19,7 @@ from distdoctor.straggler.analysis.ranks.hosts import (
     slow_hosts,
 )
 from distdoctor.straggler.analysis.ranks.judgement import Gate, Pattern, Suspect
+from distdoctor.straggler.analysis.ranks.kinds import TwoKinds
 from distdoctor.straggler.analysis.ranks.numbering import steps_off
 from distdoctor.straggler.analysis.ranks.own_time import (
     Basis,
@@ -33,6 +34,9 @@ HOST_SHARE = 0.2
 
 # A rank that shares so much of an accused rank's effect may be slow for the same reason. Our own threshold, as for hosts.
 COMPANION_SHARE = 0.5
+
+# From this share of its peers on a kind of ranks is no exception. Our own threshold.
+NO_EXCEPTION = 0.4
 
 # Ranks that differ in these coordinates alone wait for one another inside of forward and backward.
 MATE_DIMENSIONS = frozenset({"tp", "etp", "cp", "sp", "dsp"})
@@ -49,6 +53,22 @@ def counted_alike(scene: Scene, suspects: tuple[Suspect, ...]) -> tuple[Suspect,
                 each = replace(each, failed=(Gate.NUMBERING,))  # noqa: PLW2901 - the same suspect, doubted
         checked.append(each)
     return tuple(sorted(checked, key=worst_first))
+
+
+def not_of_two_kinds(
+    kinds: TwoKinds | None, suspects: tuple[Suspect, ...], hosts: tuple[SlowHost, ...]
+) -> tuple[tuple[Suspect, ...], tuple[SlowHost, ...]]:
+    """Accuses nobody of the longer kind, where about as many ranks take long as do not."""
+    if kinds is None or len(kinds.longer) < NO_EXCEPTION * kinds.num_ranks:
+        return suspects, hosts
+    longer = set(kinds.longer)
+    doubted = tuple(
+        replace(each, failed=(*each.failed, Gate.HALF)) if each.row in longer and each.is_accused else each
+        for each in suspects
+    )
+    return tuple(sorted(doubted, key=worst_first)), tuple(
+        each for each in hosts if not longer & set(each.rows)
+    )
 
 
 def doubt_groups(

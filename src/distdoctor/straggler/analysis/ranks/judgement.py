@@ -45,6 +45,7 @@ class Gate(Enum):
     SHARE = "it is less than 1 % of the step"
     KIND = "it may be a pipeline stage or another kind of rank: no parallel coordinates are told"
     MATES = "all ranks of its tensor or context parallel group take as long: it may wait for one of them in its own time"
+    HALF = "as many of its peers take as long as it does"
     NUMBERING = "it follows its peers in other steps than its own: its steps seem to be counted differently"
 
 

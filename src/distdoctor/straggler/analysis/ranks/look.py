@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from distdoctor.straggler.analysis.peer_median import relative_excess, row_medians
 from distdoctor.straggler.analysis.peers import Peers, peers_of
 from distdoctor.straggler.analysis.ranks.accused_cost import cost_of_accused, in_ms, slow_columns
-from distdoctor.straggler.analysis.ranks.doubts import counted_alike, doubt_groups, hosts_of
+from distdoctor.straggler.analysis.ranks.doubts import counted_alike, doubt_groups, hosts_of, not_of_two_kinds
 from distdoctor.straggler.analysis.ranks.effects import effects_of
 from distdoctor.straggler.analysis.ranks.first_steps import num_warm_up
 from distdoctor.straggler.analysis.ranks.heat import heat_of
@@ -63,8 +63,10 @@ def look_at(timings: StepTimings, own_time: OwnTime) -> Judgement:
         num_skipped=skipped,
         rounding=rounding,
     )
+    kinds = two_kinds(effects, peers, _medians(own_sample), rounding=rounding, scale_ms=own_time.scale_ms)
     suspects = counted_alike(scene, find_suspects(scene))
     suspects, hosts, pattern = doubt_groups(suspects, hosts_of(timings, scene, suspects), timings, scene)
+    suspects, hosts = not_of_two_kinds(kinds, suspects, hosts)
     shown = slow_columns(suspects, hosts, excess.shape[1])
     heat, heat_rows, heat_edges = heat_of(excess, [each.row for each in suspects])
     judgement = Judgement(
@@ -79,7 +81,7 @@ def look_at(timings: StepTimings, own_time: OwnTime) -> Judgement:
         suspects=suspects,
         hosts=hosts,
         pattern=pattern,
-        kinds=two_kinds(effects, peers, _medians(own_sample), rounding=rounding, scale_ms=own_time.scale_ms),
+        kinds=kinds,
         rounding=rounding,
         heavy=()
         if own_time.basis in (Basis.WALL_ONLY, Basis.WAIT_ONLY)
