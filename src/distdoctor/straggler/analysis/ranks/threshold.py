@@ -25,6 +25,8 @@ FLOOR = 0.03
 FAMILY_ERROR = 0.005
 FAMILY_ERROR_OF_MANY = 0.003
 MANY_RANKS = 128
+FAMILY_ERROR_OF_THOUSANDS = 0.001
+THOUSANDS_OF_RANKS = 1024
 
 # What is assumed of the spread between healthy ranks before looking: 0.5 %, and more where steps are noisier, with the
 # weight of so many degrees of freedom. It decides for few ranks, whose own spread cannot be estimated. Set on
@@ -104,7 +106,9 @@ def threshold_for(
 
 def family_error(num_ranks: int) -> float:
     """The chance that is given to all ranks of a healthy job together."""
-    return FAMILY_ERROR if num_ranks < MANY_RANKS else FAMILY_ERROR_OF_MANY
+    if num_ranks >= THOUSANDS_OF_RANKS:
+        return FAMILY_ERROR_OF_THOUSANDS
+    return FAMILY_ERROR_OF_MANY if num_ranks >= MANY_RANKS else FAMILY_ERROR
 
 
 def scatter(effects: Effects, peers: Peers) -> float:
