@@ -16,9 +16,9 @@ for version in 3.10 3.13; do
   venv=build/venv-$version
   if [ ! -e "$venv/.ready" ]; then
     "$python" -m venv "$venv"
-    "$venv/bin/python" -m pip --disable-pip-version-check --quiet install -e . pytest pytest-xdist hypothesis jsonschema markdown-it-py
+    "$venv/bin/python" -m pip --disable-pip-version-check --quiet install -e ".[parquet]" pytest pytest-xdist hypothesis jsonschema markdown-it-py
     touch "$venv/.ready"
   fi
   echo "python $version: pure unit tests, no torch"
-  "$venv/bin/python" -m pytest -q -n 2 --dist loadgroup -m "not launch and not ranks and not once" tests/report tests/env tests/oom tests/test_units.py
+  "$venv/bin/python" -m pytest -q -n 2 --dist loadgroup -m "not launch and not ranks and not once" tests/report tests/env tests/oom tests/straggler tests/test_units.py
 done
