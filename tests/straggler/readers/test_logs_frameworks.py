@@ -94,8 +94,10 @@ def test_the_same_rate_of_several_ranks_is_kept_once_and_said_so(tmp_path: Path)
     text = "".join(titan(step, f"6,50{rank}", rank=rank) for step in range(1, 6) for rank in (1, 0, 2))
     reading = read(tmp_path, log=text)
     (series,) = reading.series
-    assert series.printed_by == "rank 0"
+    assert series.printed_by == "each of 3 ranks"
     assert "3 processes print" in limits(reading)
+    assert "each of 3 ranks prints a number of the whole job" in limits(reading)
+    assert "one rank prints for all" not in limits(reading)
     assert not reading.steps
 
 

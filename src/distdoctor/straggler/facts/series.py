@@ -38,7 +38,7 @@ class JobSeries:
     steps_per_value: int | None = None
     """A value is the mean over so many steps; None: not known."""
     printed_by: str | None = None
-    """Who printed it, as far as the log says: "rank 0", "the last rank"."""
+    """Who printed it, as far as the log says: "rank 0", "the last rank", "each of 8 ranks"."""
     host: str | None = None
     splits: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     """Parts that the same lines tell, in the unit of a time series: "data", "forward" …; NaN where a line lacks it."""

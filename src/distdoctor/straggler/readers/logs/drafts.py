@@ -20,6 +20,9 @@ MAX_VALUES = 2_000_000
 MAX_SERIES = 256
 MAX_SPLITS = 48
 
+# How `printed_by` begins where several print the same series.
+SEVERAL = "each of"
+
 # Beyond it a step number is a slip or a time stamp.
 MAX_STEP = 10**15
 
@@ -236,7 +239,7 @@ class DraftSet:
                 options,
                 source=source,
                 path=path,
-                printed_by=who or printed_by,
+                printed_by=_each_of(tellers) if len(tellers) > 1 else who or printed_by,
                 host=host,
                 steps_per_value=(steps_per_value or {}).get(name),
             )
@@ -268,6 +271,13 @@ def _padded(column: Iterable[float], length: int) -> NDArray[np.float64]:
     told = np.array(column, dtype=np.float64)
     values[: len(told)] = told
     return values
+
+
+def _each_of(tellers: Iterable[Source]) -> str:
+    """Who printed a series that several print: "each of 8 ranks"."""
+    all_tellers = list(tellers)
+    is_ranks = all(who is not None and who.startswith("rank ") for _, _, who in all_tellers)
+    return f"{SEVERAL} {len(all_tellers)} {'ranks' if is_ranks else 'processes'}"
 
 
 def _low_rank_first(source: Source) -> tuple[int, str]:

@@ -16,6 +16,7 @@ from distdoctor.straggler.readers.base import Reader, ReadOptions
 from distdoctor.straggler.readers.file_text import FileText, text_start
 from distdoctor.straggler.readers.logs.deepspeed import DeepSpeed
 from distdoctor.straggler.readers.logs.dlrover import DlRover
+from distdoctor.straggler.readers.logs.drafts import SEVERAL
 from distdoctor.straggler.readers.logs.formats import Context, FileFacts, LogFormat, RankWall
 from distdoctor.straggler.readers.logs.huggingface import HuggingFace, LlamaFactory
 from distdoctor.straggler.readers.logs.lightning import LightningProfiler, NeMo
@@ -180,10 +181,16 @@ def _one_for_all(files: Sequence[_OneFile], *, sees_ranks: bool) -> list[Note]:
     return [
         Note(
             kind=NoteKind.LIMITED,
-            text=f"{named}: one rank prints for all, so a change over time can be seen, a slow rank cannot",
+            text=f"{named}: {_who_prints(files)}, so a change over time can be seen, a slow rank cannot",
             how=next(iter(hows)),
         )
     ]
+
+
+def _who_prints(files: Sequence[_OneFile]) -> str:
+    series = [each for file in files for _, facts in file.found for each in facts.series]
+    several = next((each.printed_by for each in series if (each.printed_by or "").startswith(SEVERAL)), None)
+    return "one rank prints for all" if several is None else f"{several} prints a number of the whole job"
 
 
 def _by_rank(files: Sequence[_OneFile]) -> tuple[list[_OneFile], Reading]:
