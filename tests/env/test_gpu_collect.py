@@ -174,6 +174,7 @@ def test_a_corrupted_inforom_is_a_value(tmp_path: Path, library: Path) -> None:
     assert [device.inforom_valid for device in facts.devices] == [False, True, True]
 
 
+@pytest.mark.once
 def test_a_hang_ends_at_the_limit_with_what_was_known(tmp_path: Path, library: Path) -> None:
     began = time.monotonic()
     facts = collect(tmp_path, library, faults="nvmlDeviceGetTemperature@2=hang", limit_s=8.0)
@@ -185,6 +186,7 @@ def test_a_hang_ends_at_the_limit_with_what_was_known(tmp_path: Path, library: P
     assert facts.num_pci_gpus == 3
 
 
+@pytest.mark.once
 def test_a_hang_of_initialisation_leaves_the_files(tmp_path: Path, library: Path) -> None:
     facts = collect(tmp_path, library, faults="nvmlInitWithFlags=hang,nvmlInit_v2=hang", limit_s=3.0)
     assert facts.nvml_state is NvmlState.HUNG

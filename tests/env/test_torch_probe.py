@@ -91,6 +91,7 @@ def test_a_hang_ends_at_the_limit_and_is_named_with_its_place(tmp_path: Path) ->
     assert time.monotonic() - began < LIMIT_S / 2
 
 
+@pytest.mark.once
 def test_a_hang_that_ignores_sigabrt_is_killed(tmp_path: Path) -> None:
     code = "import signal, time\nsignal.signal(signal.SIGABRT, signal.SIG_IGN)\ntime.sleep(3600)\n"
     result = probe(tmp_path, code, timeout_s=1.0)

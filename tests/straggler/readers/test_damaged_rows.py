@@ -92,6 +92,7 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
+@pytest.mark.once
 @settings(max_examples=400)
 @given(data=st.data())
 def test_damage_never_raises(
