@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -209,6 +210,40 @@ def test_nothing_imports_an_unpickler() -> None:
 )
 def test_the_lint_sees_what_is_forbidden(code: str) -> None:
     assert forbidden_calls(ast.parse(code))
+
+
+# At every line of a text: white space that may run on over the following lines, which costs the square of blank lines.
+RUNS_OVER_LINES = re.compile(r"\^(?:\((?:\?:)?)*\\s[*+{]")
+
+
+def slow_on_blank_lines(tree: ast.AST) -> list[str]:
+    """Patterns for lines of a whole text that take a run of blank lines anew from each of them: `[ \\t]*` does not."""
+    return [
+        f"line {node.lineno}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and any(
+            isinstance(part, ast.Attribute) and part.attr in ("MULTILINE", "M") for part in ast.walk(node)
+        )
+        and any(
+            isinstance(part, ast.Constant)
+            and isinstance(part.value, str)
+            and RUNS_OVER_LINES.search(part.value)
+            for part in ast.walk(node)
+        )
+    ]
+
+
+def test_no_pattern_takes_the_square_of_blank_lines() -> None:
+    assert [
+        f"{relative_name(path)}: {place}" for path in FILES for place in slow_on_blank_lines(tree_of(path))
+    ] == []
+
+
+def test_the_lint_sees_what_is_slow() -> None:
+    assert slow_on_blank_lines(ast.parse(r"re.compile(r'^(?:\s*x)', re.MULTILINE | re.ASCII)"))
+    assert not slow_on_blank_lines(ast.parse(r"re.compile(r'^[ \t]*x\s*', re.MULTILINE)"))
+    assert not slow_on_blank_lines(ast.parse(r"re.compile(r'^\s*x')"))
 
 
 def test_every_check_has_its_page_and_every_page_its_check() -> None:

@@ -226,8 +226,8 @@ def test_no_text_takes_longer_than_its_size(line: str, tmp_path: Path) -> None:
     path.write_text("NCCL_DEBUG=WARN\n" + line * min(150_000, 2_000_000 // len(line)))
     began = time.monotonic()
     done = distdoctor("explain", str(path), "--format", "json")
-    # Half a second on a slow core; what is not linear takes minutes.
-    assert time.monotonic() - began < END_S * 0.8
+    # Some 2 s; what is not linear takes 17 s and more.
+    assert time.monotonic() - began < END_S / 4
     assert done.returncode in (0, 3)
     assert json.loads(done.stdout)["inputs"]
 

@@ -15,10 +15,10 @@ FOLDERS = ("/etc/systemd", "/run/systemd", "/usr/local/lib/systemd", "/usr/lib/s
 
 TRUE_WORDS, FALSE_WORDS = ("1", "yes", "true", "on", "y", "t"), ("0", "no", "false", "off", "n", "f")
 
-SETTING = re.compile(r"^\s*RemoveIPC\s*=\s*(\S*)\s*$", re.MULTILINE)
+SETTING = re.compile(r"^[ \t]*RemoveIPC\s*=\s*(\S*)\s*$", re.MULTILINE)
 
 # Distributions print the value that they compiled in as a comment.
-COMPILED_IN = re.compile(r"^\s*#\s*RemoveIPC\s*=\s*(\S+)\s*$", re.MULTILINE)
+COMPILED_IN = re.compile(r"^[ \t]*#\s*RemoveIPC\s*=\s*(\S+)\s*$", re.MULTILINE)
 
 
 def read_remove_ipc(world: World, reading: Reading) -> None:

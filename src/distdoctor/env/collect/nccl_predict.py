@@ -32,7 +32,7 @@ _PRELOADED_BEFORE_NCCL = (
 )
 # A call without an argument is the one on the success path, before libtorch_cuda.so is loaded. Older
 # versions preload everything only when loading has failed, with the error as argument.
-_ALWAYS_PRELOADS = re.compile(r"^\s+_preload_cuda_deps\(\)\s*$", re.MULTILINE)
+_ALWAYS_PRELOADS = re.compile(r"^[ \t]+_preload_cuda_deps\(\)\s*$", re.MULTILINE)
 
 # The library of torch that needs NCCL, newest layout first.
 _NEEDERS = ("libtorch_cuda.so", "libtorch_hip.so", "libtorch_python.so", "libtorch.so")

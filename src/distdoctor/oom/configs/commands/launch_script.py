@@ -42,7 +42,7 @@ def sniff(path: str, text: str) -> float:
     if _HF.search(text):
         return (
             0.85
-            if is_script or re.search(r"^\s*(?:torchrun|accelerate|deepspeed|python)", text, re.MULTILINE)
+            if is_script or re.search(r"^[ \t]*(?:torchrun|accelerate|deepspeed|python)", text, re.MULTILINE)
             else 0.5
         )
     return 0.6 if is_script else 0.4

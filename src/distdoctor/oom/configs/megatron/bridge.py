@@ -53,7 +53,7 @@ def sniff(path: str, text: str) -> float:  # noqa: ARG001 - readers share one si
     if not top or not set(top) <= _SECTIONS or "trainer" in top:
         return 0.0
     own = {"train", "ddp", "dist", "rng", "scheduler", "mixed_precision", "comm_overlap"} & set(top)
-    words = re.search(r"^\s+(?:train_iters|micro_batch_size|use_megatron_fsdp|grad_reduce_in_fp32|lr_warmup_iters|"
+    words = re.search(r"^[ \t]+(?:train_iters|micro_batch_size|use_megatron_fsdp|grad_reduce_in_fp32|lr_warmup_iters|"
                       r"tensor_model_parallel_size)\s*:", text, re.MULTILINE)  # fmt: skip
     return 0.85 if len(own) >= 2 and words else 0.6 if own and words else 0.0
 

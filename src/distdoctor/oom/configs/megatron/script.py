@@ -42,7 +42,7 @@ def sniff(path: str, text: str) -> float:
     marks = len(names & MARKS)
     if marks < _ENOUGH and not (marks and _PROGRAM.search(text)):
         return 0.0
-    if path.endswith((".yaml", ".yml")) and re.search(r"^\s*MODEL_ARGS\s*:", text, re.MULTILINE):
+    if path.endswith((".yaml", ".yml")) and re.search(r"^[ \t]*MODEL_ARGS\s*:", text, re.MULTILINE):
         return 0.0
     if re.search(r"^(?:apiVersion|kind)\s*:", text, re.MULTILINE):
         return 0.0

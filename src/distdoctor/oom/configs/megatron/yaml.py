@@ -15,7 +15,7 @@ from distdoctor.oom.configs.text.values import as_int, as_word, template_in
 from distdoctor.oom.configs.text.yaml_text import read_yaml
 from distdoctor.oom.facts.launch import ConfigFamily, ConfigKey, LaunchConfig
 
-_KEY = re.compile(r"^\s*[\"']?(?:--)?([a-z][a-z_-]{3,60})[\"']?\s*:", re.MULTILINE)
+_KEY = re.compile(r"^[ \t]*[\"']?(?:--)?([a-z][a-z_-]{3,60})[\"']?\s*:", re.MULTILINE)
 _ARGUMENTS = ("MODEL_ARGS", "model_args", "megatron_args", "MEGATRON_ARGS", "TRAIN_ARGS")
 
 
@@ -29,8 +29,8 @@ def sniff(path: str, text: str) -> float:  # noqa: ARG001 - readers share one si
     marks = len(names & MARKS)
     if marks < 3:
         return 0.0
-    if re.search(r"^\s*(?:MODEL_ARGS|MEGATRON_ARGS)\s*:", text, re.MULTILINE) or re.search(
-        r"^\s*[\"']?--", text, re.MULTILINE
+    if re.search(r"^[ \t]*(?:MODEL_ARGS|MEGATRON_ARGS)\s*:", text, re.MULTILINE) or re.search(
+        r"^[ \t]*[\"']?--", text, re.MULTILINE
     ):
         return 0.95
     # Megatron-Bridge and NeMo have a reader of their own; trainers share some of the names.

@@ -49,7 +49,7 @@ def sniff(path: str, text: str) -> float:  # noqa: ARG001 - readers share one si
     if not (has_trainer and has_model):
         return 0.0
     own = re.search(
-        r"^\s+(?:tensor_model_parallel_size|pipeline_model_parallel_size|megatron_amp_O2|encoder_seq_length|mcore_gpt)\s*:",
+        r"^[ \t]+(?:tensor_model_parallel_size|pipeline_model_parallel_size|megatron_amp_O2|encoder_seq_length|mcore_gpt)\s*:",
         text,
         re.MULTILINE,
     )

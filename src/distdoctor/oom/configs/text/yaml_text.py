@@ -28,7 +28,7 @@ MAX_DOCUMENTS = 200
 _MOUSTACHE = re.compile(r"\{\{[^{}]{0,300}\}\}|\{%[^{}]{0,300}%\}")
 _LONE_TEMPLATE = re.compile(r"^[ \t]*(?:\{\{.*\}\}|\{%.*%\}|\$\{?\w+\}?)[ \t]*(?:#.*)?$", re.MULTILINE)
 # Plain scalars may not begin with these; templates of other tools do.
-_ODD_START = re.compile(r"^(\s*(?:- )?(?:[\w.\"'/-]+:|-)[ \t]+)([%@`][^\n#\"']*)", re.MULTILINE)
+_ODD_START = re.compile(r"^([ \t]*(?:- )?(?:[\w.\"'/-]+:|-)[ \t]+)([%@`][^\n#\"']*)", re.MULTILINE)
 _TABS = re.compile(r"^[ ]*\t[ \t]*", re.MULTILINE)
 
 _TRUE = frozenset({"true", "yes", "on"})

@@ -22,7 +22,7 @@ else:
 MAX_CHARACTERS = 512 * 1024
 _MAX_DEPTH = 20
 
-_SECTION = re.compile(r"^\s*\[\s*([\w.\"'-]+)\s*\]", re.MULTILINE)
+_SECTION = re.compile(r"^[ \t]*\[[ \t]*([\w.\"'-]+)\s*\]", re.MULTILINE)
 _OWN = frozenset(
     {"training", "parallelism", "activation_checkpoint", "lr_scheduler", "checkpoint", "job", "metrics"}
 )
@@ -36,7 +36,7 @@ def sniff(path: str, text: str) -> float:
     if "training" not in sections or len(sections & _OWN) < 2:
         return 0.0
     own = re.search(
-        r"^\s*(?:flavor|(?:tensor|pipeline|data|context|expert)_parallel\w*|local_batch_size|seq_len|selective_ac_option|"
+        r"^[ \t]*(?:flavor|(?:tensor|pipeline|data|context|expert)_parallel\w*|local_batch_size|seq_len|selective_ac_option|"
         r"data_parallel_shard_degree)\s*=",
         text,
         re.MULTILINE,

@@ -35,7 +35,7 @@ _SAMPLE = re.compile(r"[a-zA-Z_:][\w:]*\{.*\}\s+\S+(?:\s+\d+)?\s*")
 # Seconds since 1970 between 2001 and 2286; larger numbers are ms, µs or ns of the same years.
 _EPOCH = ((1e9, 1e10, 1.0), (1e12, 1e13, 1e3), (1e15, 1e16, 1e6), (1e18, 1e19, 1e9))
 
-_EXPORTER_LIST = re.compile(r"^\s*DCGM_FI_\w+\s*,\s*(?:gauge|counter|label)\s*,", re.MULTILINE)
+_EXPORTER_LIST = re.compile(r"^[ \t]*DCGM_FI_\w+\s*,\s*(?:gauge|counter|label)\s*,", re.MULTILINE)
 
 
 def is_exporter_list(text: str) -> bool:
