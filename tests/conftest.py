@@ -59,6 +59,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Together(config, log)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--first-and-last",
+        action="store_true",
+        help="of a test with many sets of parameters run two: where only Python differs, the others tell nothing new",
+    )
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
@@ -66,7 +74,17 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("launch") and group_of(item.nodeid) != "processes":
             raise pytest.UsageError(f"{item.nodeid} launches ranks: its file belongs in ONE_AFTER_ANOTHER")
+    if config.getoption("first_and_last"):
+        items[:] = first_and_last(items)
+
+
+def first_and_last(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Each test with its first and its last set of parameters."""
+    sets: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        sets.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    return [item for group in sets.values() for item in dict.fromkeys((group[0], group[-1]))]

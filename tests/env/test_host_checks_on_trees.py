@@ -128,6 +128,7 @@ def test_on_a_machine_that_shows_nothing_no_check_passes(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.EPERM])
+@pytest.mark.once
 def test_any_single_unreadable_file_ends_in_an_answer(tmp_path: Path, number: int) -> None:
     make_world(tmp_path, {**bare_metal(), **slurm_step()} | {"/dev/null": ""})
     for path in sorted({**bare_metal(), **slurm_step()}):

@@ -111,6 +111,7 @@ def test_memory_of_the_host_or_left_over_is_not_followed() -> None:
     assert report.verdict.cause_class == "capacity:activations"
 
 
+@pytest.mark.once
 def test_a_run_of_many_thousand_steps_is_followed_from_its_beginning() -> None:
     report = report_of("allocated", [40 + number / 400 for number in range(12_000)])
     assert report.verdict.cause_class == "capacity:leak"

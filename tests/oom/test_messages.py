@@ -332,12 +332,14 @@ def test_logs_of_nccl_are_left_to_their_reader(text: str) -> None:
     assert sniff_oom("nccl.log", text.encode()) == 0.0
 
 
+@pytest.mark.once
 def test_thousands_of_ranks_are_read_each_once() -> None:
     one = prefixed("[rank%d]: ", traceback(*IN_MLP) + FULL)
     text = "".join(one.replace("%d", str(rank)) for rank in range(2000))
     assert [event.rank for event in read_messages("a.log", text)] == list(range(2000))
 
 
+@pytest.mark.once
 def test_a_text_that_is_only_garbage_ends_soon() -> None:
     text = ("CUDA out of memory. Tried to allocate " * 2000 + "\n") * 20
     assert read_messages("a.log", text)

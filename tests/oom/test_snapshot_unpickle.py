@@ -281,6 +281,7 @@ def test_a_file_made_to_fill_memory_stays_below_200_mb(name: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("stacks", [True, False])
+@pytest.mark.once
 def test_a_real_shape_is_read_within_8_times_its_size(stacks: bool, tmp_path: Path) -> None:
     world = SnapshotWorld(stacks=stacks)
     stack = tuple(

@@ -263,6 +263,7 @@ def test_a_number_of_any_size_is_drawn_within_the_picture(value: float) -> None:
         assert all(0 <= x <= chart.width and 0 <= y <= chart.height for x, y in corners(area))
 
 
+@pytest.mark.once
 def test_very_many_points_are_thinned_and_keep_the_peak() -> None:
     values = tuple(50.0 if index == 77_777 else float(index % 7) for index in range(100_000))
     chart = drawn(areas_of(values))

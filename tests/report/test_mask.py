@@ -91,6 +91,7 @@ def test_ordinary_evidence_is_left_alone(text: str) -> None:
 
 @settings(max_examples=500, deadline=None)
 @given(texts)
+@pytest.mark.once
 def test_masking_again_masks_little_more(text: str) -> None:
     """Masking may bring two halves together; from the fourth look on nothing changes (`seal` looks so often)."""
     for _ in range(4):

@@ -213,6 +213,7 @@ def test_markdown_stays_bounded_for_any_report(report: Report) -> None:
     assert len(heading(markdown).encode()) < HEAD_BYTES
 
 
+@pytest.mark.once
 def test_markdown_of_ten_thousand_hosts_counts_what_it_leaves_out() -> None:
     markdown = render_markdown(sealed(many_hosts))
     assert "## Findings: 3 critical, 497 warning" in markdown

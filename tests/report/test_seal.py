@@ -29,6 +29,7 @@ from report.generated import reports
 
 @settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(reports)
+@pytest.mark.once
 def test_sealing_twice_changes_nothing(report: Report) -> None:
     once = seal(report)
     assert seal(once) == once
@@ -36,6 +37,7 @@ def test_sealing_twice_changes_nothing(report: Report) -> None:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(reports)
+@pytest.mark.once
 def test_no_unseen_character_is_left_in_any_string(report: Report) -> None:
     for text in strings(seal(report)):
         assert text.replace("\n", "").isprintable()

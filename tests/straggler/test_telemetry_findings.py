@@ -448,6 +448,7 @@ def test_a_counter_that_was_reset_counts_on() -> None:
 
 
 @given(st.data())
+@pytest.mark.once
 def test_whatever_was_exported_ends_in_outcomes(data: st.DataObject) -> None:
     number = st.floats(width=64) | st.sampled_from((0.0, 1.0, 100.0, 64.0, 1755.0, -1.0, 2.0**63))
     series = data.draw(
