@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from distdoctor.report.assemble import MAX_TITLE, clip_title
 from distdoctor.report.model import Confidence, Finding, Report, Severity, Status, Verdict
 from distdoctor.straggler.analysed import Analysed, Judged
+from distdoctor.straggler.analysis.ranks.rotation import MIN_EXCESS
 from distdoctor.straggler.checks.extremes import all_close
 from distdoctor.straggler.checks.slow_rank import nobody_title, nobody_words
 from distdoctor.straggler.checks.unjudged import why_not_judged, why_silence_says_nothing
@@ -141,7 +142,7 @@ def _none(report: Report, facts: Analysed) -> Verdict:
         report.verdict,
         title=title[:MAX_TITLE],
         summary=f"{words[:1].upper()}{words[1:]}. Smaller differences, and ranks that are not here, would not show."
-        f"{_waiting(judged)}{also}",
+        f"{_rotating(judged[0])}{_waiting(judged)}{also}",
         confidence=Confidence.MEDIUM,
         cause_class=Answer.NONE.value,
     )
@@ -157,6 +158,14 @@ def _none_by_extremes(report: Report, facts: Analysed) -> Verdict:
         confidence=Confidence.MEDIUM,
         cause_class=Answer.NONE.value,
     )
+
+
+def _rotating(judged: Judged) -> str:
+    """What the slowest rank of each step costs all, when it is worth a look though it is somebody else each time."""
+    rotation = judged.judgement.rotation
+    if rotation is None or rotation.excess < MIN_EXCESS:
+        return ""
+    return f" The slowest rank of a {judged.unit}, not always the same, is {percent(rotation.excess)} above its peers."
 
 
 def _waiting(judged: Sequence[Judged]) -> str:

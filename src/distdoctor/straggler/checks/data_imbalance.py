@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import NormalDist
 
 from distdoctor.report.model import Action, Confidence, Evidence, Fault, Severity, Team
 from distdoctor.straggler.analysed import Analysed, Judged
@@ -18,6 +19,13 @@ MAX_MOST_OFTEN = 0.5
 
 # Jitter of machines is small against the work; work that differs makes single ranks' steps differ by this much.
 MIN_NOISE = 0.08
+
+# Noise that is small in most steps does not explain this many times what the slowest of so many ranks would have by it:
+# then some steps are far longer, on another rank each time. Our own threshold.
+MANY_TIMES = 3.0
+
+# What each step loses is worth a warning from this share on, whatever does it. Our own threshold.
+COSTLY = 0.20
 
 # Steps below which nothing is said of what rotates.
 MIN_STEPS = 20
@@ -40,7 +48,7 @@ def _outcome(judged: Judged) -> Outcome:
         return not_seen(f"{judged.units}: too few to see whether the slowest rank changes")
     if (
         rotation.excess < MIN_EXCESS
-        or judgement.threshold.noise < MIN_NOISE
+        or not _is_no_jitter(judged, rotation.excess)
         or rotation.most_often > MAX_MOST_OFTEN
         or rotation.num_different < 3
     ):
@@ -53,7 +61,7 @@ def _outcome(judged: Judged) -> Outcome:
     )
     return Found(
         title=f"the slowest rank changes from step to step, {percent(rotation.excess)} above its peers"[:80],
-        severity=Severity.WARNING if sure else Severity.INFO,
+        severity=Severity.WARNING if sure or rotation.excess >= COSTLY else Severity.INFO,
         confidence=Confidence.MEDIUM if sure else Confidence.LOW,
         evidence=(
             Evidence(
@@ -68,17 +76,29 @@ def _outcome(judged: Judged) -> Outcome:
             ),
         ),
         explanation="No machine is slow: each step another rank has the most work, and all others wait for it. Batches "
-        "of different length (documents, images, experts chosen) do this.",
+        "of different length (documents, images, experts chosen) do this"
+        + (
+            "."
+            if sure
+            else "; so do pauses that ranks make at different times (garbage collection, a shared file system)."
+        ),
         actions=(
             Action(
                 team=Team.JOB_OWNER,
                 text="balance the work of a step over ranks: pack sequences to equal length, bucket by length, or "
-                "balance experts",
+                "balance experts" + ("" if sure else "; let all ranks collect garbage in the same step"),
             ),
         ),
         cause_class="data_imbalance",
-        fault=Fault.DATA,
+        fault=Fault.DATA if sure else Fault.UNKNOWN,
     )
+
+
+def _is_no_jitter(judged: Judged, excess: float) -> bool:
+    """Steps differ much, or those of the slowest rank far more than the usual noise explains."""
+    noise = judged.judgement.threshold.noise
+    expected = noise * NormalDist().inv_cdf(1 - 1 / (1 + max(judged.timings.num_ranks, 2)))
+    return noise >= MIN_NOISE or excess >= MANY_TIMES * expected
 
 
 def _detail(judged: Judged) -> str:

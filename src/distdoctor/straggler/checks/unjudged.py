@@ -12,9 +12,10 @@ from distdoctor.straggler.analysis.ranks.judge import MAX_UNTOLD
 from distdoctor.straggler.analysis.ranks.judgement import Gate, Judgement
 from distdoctor.straggler.analysis.ranks.kinds import TwoKinds
 from distdoctor.straggler.analysis.ranks.own_time import Basis
+from distdoctor.straggler.analysis.ranks.standout import By, Standout
 from distdoctor.straggler.checks.base import RECORD
 from distdoctor.straggler.facts.sections import Section
-from distdoctor.straggler.words import percent, ranks_words
+from distdoctor.straggler.words import percent, place_words, ranks_words
 
 # Parts of which at least one must be timed before it can be said that no rank is slow.
 COMPUTING = (Section.FORWARD, Section.BACKWARD, Section.COMPUTE, Section.UNSPLIT)
@@ -103,6 +104,8 @@ def why_silence_says_nothing(judged: Judged) -> tuple[str, str | None] | None:
             if Gate.NUMBERING in lead.failed
             else f"record more steps: {RECORD}",
         )
+    if judgement.standout is not None and not judgement.accused and not judgement.hosts:
+        return _standing_out(judged, judgement.standout)
     near = _near(judged)
     if near is not None and not judgement.accused and not judgement.hosts:
         return near, f"record more steps: {RECORD}"
@@ -115,6 +118,20 @@ def why_silence_says_nothing(judged: Judged) -> tuple[str, str | None] | None:
             _ALL_RANKS,
         )
     return None
+
+
+def _standing_out(judged: Judged, standout: Standout) -> tuple[str, str]:
+    who = place_words(judged.timings.places[standout.row])
+    much = percent(standout.share)
+    if standout.by is By.OWN_WORK:
+        return (
+            f"{who} alone costs {much} of the time, in too few {judged.unit}s to tell it from chance",
+            f"record more {judged.unit}s: {RECORD}",
+        )
+    return (
+        f"{who} waits less than all others, by {much} of a {judged.unit}, and no timed part of its own is longer",
+        f"time what lies between collectives: {RECORD}",
+    )
 
 
 def _near(judged: Judged) -> str | None:

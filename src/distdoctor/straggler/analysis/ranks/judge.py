@@ -17,11 +17,14 @@ from distdoctor.straggler.analysis.ranks.own_time import (
 )
 from distdoctor.straggler.analysis.ranks.suspects import worst_first
 from distdoctor.straggler.facts.sections import Role, Section, role_of
-from distdoctor.straggler.facts.steps import StepTimings, Times
+from distdoctor.straggler.facts.steps import StepTimings
 
 # What parts and waiting leave open of a step, at most, before the whole step less waiting is taken for own time. Our
 # own threshold: data, forward, backward, waiting and optimizer of plain loops leave 2 to 5 %.
 MAX_UNTOLD = 0.15
+
+# Ranks that stand for all, evenly chosen.
+_SAMPLED_ROWS = 64
 
 # A rank that is accused by its parts is told by the whole step instead where that shows so many times as much.
 MUCH_MORE = 1.5
@@ -89,22 +92,22 @@ def _untold_share(timings: StepTimings, own_time: OwnTime) -> float | None:
     stages = {place.coords.get("pp", 0) for place in timings.places}
     if own_time.wait is None or own_time.own_share is None or not own_time.step_ms or len(stages) > 1:
         return None
-    waiting = _median_of_some(own_time.wait)
+    rows = slice(None, None, max(1, timings.num_ranks // _SAMPLED_ROWS))
+    waiting = own_time.wait[rows]
     if Section.COMM in timings.sections:
         # Where waiting is told apart from it, communication holds the transfers too.
-        waiting = float(np.fmax(waiting, _median_of_some(timings.sections[Section.COMM])))
-    told = own_time.own_share + waiting / own_time.step_ms
+        waiting = np.fmax(waiting, timings.sections[Section.COMM][rows])
+    told = own_time.own[rows] + waiting
     # Beside work of the device idle time lies in no other part; beside a CPU's it does.
     more = (Section.TRANSFER, Section.IDLE) if Section.COMPUTE in timings.sections else (Section.TRANSFER,)
     for section in more:
         if section in timings.sections:
-            told += np.nan_to_num(_median_of_some(timings.sections[section])) / own_time.step_ms
-    return float(1 - told)
-
-
-def _median_of_some(times: Times) -> float:
-    sample = times[:: max(1, len(times) // 64)]
-    return float(np.nanmedian(sample)) if np.isfinite(sample).any() else float("nan")
+            told = told + np.nan_to_num(timings.sections[section][rows])
+    step = timings.sections[Section.STEP][rows]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        # Of each step of each rank: who works waits less, so that medians of parts do not add up.
+        share = told / np.where(step > 0, step, np.nan)
+    return float(1 - np.nanmedian(share)) if np.isfinite(share).any() else None
 
 
 def _outside(suspect: Suspect) -> Suspect:

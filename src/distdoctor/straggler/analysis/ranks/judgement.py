@@ -20,6 +20,7 @@ from distdoctor.straggler.analysis.ranks.onset import Stretch
 from distdoctor.straggler.analysis.ranks.own_time import Basis
 from distdoctor.straggler.analysis.ranks.rotation import Rotation
 from distdoctor.straggler.analysis.ranks.stages import HeavyGroup
+from distdoctor.straggler.analysis.ranks.standout import Standout
 from distdoctor.straggler.analysis.ranks.threshold import Threshold
 from distdoctor.straggler.facts.sections import Section
 
@@ -106,6 +107,8 @@ class Judgement:
     """The share of a step that own parts and waiting leave open; None: it cannot be told."""
     heavy: tuple[HeavyGroup, ...] = ()
     rotation: Rotation | None = None
+    standout: Standout | None = None
+    """A rank that is not accused and yet cannot be cleared."""
     cost: Cost | None = None
     own_share: float | None = None
     scale_ms: float | None = None

@@ -11,7 +11,7 @@ from distdoctor.straggler.analysis.peer_median import relative_excess, row_media
 from distdoctor.straggler.analysis.peers import Peers, peers_of
 from distdoctor.straggler.analysis.ranks.accused_cost import cost_of_accused, in_ms, slow_columns
 from distdoctor.straggler.analysis.ranks.doubts import counted_alike, doubt_groups, hosts_of, not_of_two_kinds
-from distdoctor.straggler.analysis.ranks.effects import effects_of
+from distdoctor.straggler.analysis.ranks.effects import Effects, effects_of
 from distdoctor.straggler.analysis.ranks.first_steps import num_warm_up
 from distdoctor.straggler.analysis.ranks.heat import heat_of
 from distdoctor.straggler.analysis.ranks.judgement import Judgement
@@ -23,6 +23,7 @@ from distdoctor.straggler.analysis.ranks.own_time import (
 from distdoctor.straggler.analysis.ranks.resolution import least_difference
 from distdoctor.straggler.analysis.ranks.rotation import MIN_EXCESS, Rotation, rotation_of
 from distdoctor.straggler.analysis.ranks.stages import heavy_groups
+from distdoctor.straggler.analysis.ranks.standout import standout_of
 from distdoctor.straggler.analysis.ranks.suspects import WHOLE_SHARE, Scene, find_suspects
 from distdoctor.straggler.analysis.ranks.threshold import threshold_for
 from distdoctor.straggler.facts.sections import Section
@@ -86,7 +87,18 @@ def look_at(timings: StepTimings, own_time: OwnTime) -> Judgement:
         heavy=()
         if own_time.basis in (Basis.WALL_ONLY, Basis.WAIT_ONLY)
         else heavy_groups(peer_ms, peers, effects.effect, scale_ms=own_time.scale_ms),
-        rotation=_rotation(timings, peers, excess, skipped),
+        rotation=_rotation(timings, peers, excess, effects, skipped),
+        standout=None
+        if own_time.basis is Basis.WALL_ONLY
+        else standout_of(
+            excess,
+            peer_ms,
+            peers,
+            scale_ms=own_time.scale_ms,
+            step_ms=own_time.step_ms,
+            wait=None if own_time.wait_is_derived else wait,
+            least=threshold.value,
+        ),
         own_share=own_time.own_share,
         scale_ms=own_time.scale_ms,
         wait_ms=None if wait is None else _medians(wait[:, shown]),
@@ -106,9 +118,11 @@ def look_at(timings: StepTimings, own_time: OwnTime) -> Judgement:
     )
 
 
-def _rotation(timings: StepTimings, peers: Peers, excess: Times, skipped: int) -> Rotation | None:
+def _rotation(
+    timings: StepTimings, peers: Peers, excess: Times, effects: Effects, skipped: int
+) -> Rotation | None:
     """How the slowest rank changes; forward and backward are only looked at where it stands out."""
-    rotation = rotation_of(excess)
+    rotation = rotation_of(excess, levels=effects.effect)
     sections = timings.sections
     if rotation is None or rotation.excess < MIN_EXCESS:
         return rotation
@@ -125,7 +139,7 @@ def _rotation(timings: StepTimings, peers: Peers, excess: Times, skipped: int) -
         relative_excess(np.array(sections[section][rows, skipped:]), chosen)[0]
         for section in (Section.FORWARD, Section.BACKWARD)
     )
-    return rotation_of(excess, forward, backward)
+    return rotation_of(excess, forward, backward, levels=effects.effect)
 
 
 def _stride(times: Times) -> int:

@@ -18,6 +18,9 @@ MIN_STRETCH = 8
 # Values are cut at so many standard deviations around the median: one stall of a minute must not pass for a change.
 _CLIP_SDS = 3.0
 
+# Values so far above the median of a rank are no noise. Our own threshold.
+_LARGE_SDS = 6.0
+
 # The law of the largest cumulated sum holds for long series of independent normal values; short ones with heavy tails
 # and neighbours that resemble one another exceed it. Factor found on development seeds.
 _SAFETY = 1.15
@@ -63,7 +66,25 @@ def changed_rows(
         rows = slice(start, start + _ROWS_AT_ONCE)
         sums = _bridge(_clipped(excess[rows], centre[rows, None], noise[rows, None]))
         changed[rows] = np.abs(sums).max(axis=1) > bound * long_run[rows] * math.sqrt(num_steps)
+    for row in _with_large_values(excess, centre, noise):
+        if not changed[row]:
+            around = _clipped_around_change(excess[row], float(centre[row]), float(noise[row]))
+            sums = _bridge(around[None, :])
+            changed[row] = np.abs(sums).max() > bound * long_run[row] * math.sqrt(num_steps)
     return changed
+
+
+def _with_large_values(
+    excess: Times, centre: NDArray[np.float32], noise: NDArray[np.float32]
+) -> NDArray[np.intp]:
+    """Rows that a short stretch of far longer steps may have changed, which counts for little where values are cut."""
+    far = np.zeros(len(excess), dtype=np.int64)
+    for start in range(0, len(excess), _ROWS_AT_ONCE):
+        rows = slice(start, start + _ROWS_AT_ONCE)
+        limit = (centre[rows] + _LARGE_SDS * np.maximum(noise[rows], 1e-6))[:, None]
+        with np.errstate(invalid="ignore"):
+            far[rows] = np.sum(excess[rows] > limit, axis=1)
+    return np.flatnonzero(far >= MIN_STRETCH)
 
 
 def stretches_of(values: Times, noise: float) -> list[Stretch]:

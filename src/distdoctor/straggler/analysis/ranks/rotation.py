@@ -23,7 +23,7 @@ class Rotation:
     """How the slowest rank changes."""
 
     excess: float
-    """Of the slowest rank over its peers, median over steps."""
+    """Of the slowest rank of a step over its peers and over what it takes longer all the time, median over steps."""
     num_different: int
     """How many ranks were the slowest one at least once."""
     most_often: float
@@ -33,10 +33,18 @@ class Rotation:
 
 
 def rotation_of(
-    excess: Times, forward: Times | None = None, backward: Times | None = None
+    excess: Times,
+    forward: Times | None = None,
+    backward: Times | None = None,
+    *,
+    levels: NDArray[np.float32] | None = None,
 ) -> Rotation | None:
-    """`excess`: (ranks, steps) relative to peers. `forward`, `backward`: their own excess, on some of the rows."""
-    filled = np.where(np.isnan(excess), -np.inf, excess)
+    """`excess`: (ranks, steps) relative to peers. `forward`, `backward`: their own excess, on some of the rows.
+
+    `levels`: (ranks,), what each rank has of the excess all the time, which does not rotate and is taken out.
+    """
+    filled = np.array(excess) if levels is None else excess - np.nan_to_num(levels)[:, None]
+    filled[np.isnan(filled)] = -np.inf
     known = np.isfinite(filled).any(axis=0)
     if not known.any():
         return None

@@ -225,7 +225,9 @@ def _as_bursts(scene: Scene, suspect: Suspect, columns: NDArray[np.intp], num_bu
     in_ms = scene.excess_ms(suspect.row, columns)
     excess_ms = float(np.median(in_ms))
     num_steps = scene.excess.shape[1]
-    waits_less = None if scene.wait is None else deficit(scene.wait, scene.peers, suspect.row, columns)
+    waits_less = (
+        None if scene.wait is None else _waits_less_after(scene.wait, scene.peers, suspect.row, columns)
+    )
     failed: list[Gate] = [gate for gate in suspect.failed if gate is Gate.PEERS]
     middle = num_steps // 2
     rhythm = rhythm_of(columns, num_steps)
@@ -247,6 +249,13 @@ def _as_bursts(scene: Scene, suspect: Suspect, columns: NDArray[np.intp], num_bu
         burst_columns=tuple(int(column) for column in columns),
         failed=tuple(failed),
     )
+
+
+def _waits_less_after(wait: Times, peers: Peers, row: int, columns: NDArray[np.intp]) -> float | None:
+    """In the steps of the bursts, or in those that follow: there peers wait for work after the last collective."""
+    following = columns[columns + 1 < wait.shape[1]] + 1
+    told = [deficit(wait, peers, row, each) for each in (columns, following)]
+    return max((each for each in told if each is not None), default=None)
 
 
 def _with_sections(scene: Scene, suspects: list[Suspect]) -> list[Suspect]:
