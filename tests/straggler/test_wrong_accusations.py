@@ -189,7 +189,14 @@ def test_a_rank_that_is_clearly_slower_than_rounding_is_named(seed: int) -> None
 
 @pytest.mark.parametrize(
     ("values", "unit"),
-    [([300.0, 310.0, 330.0], 10), ([300.0, 300.0], 100), ([12.5, 12.5], 0.1), ([1.0, 1.0], 1), ([7.0], 1)],
+    [
+        ([300.0, 310.0, 330.0], 10),
+        ([300.0, 300.0], 100),
+        ([300.0, 450.0], 10),
+        ([12.5, 12.5], 0.1),
+        ([1.0, 1.0], 1),
+        ([7.0], 1),
+    ],
 )
 def test_the_unit_of_rounded_times(values: list[float], unit: float) -> None:
     assert unit_of(np.array(values)) == pytest.approx(unit)

@@ -104,6 +104,29 @@ def test_bursts_are_confirmed_by_the_waiting_of_the_others_then_or_in_the_next_s
     assert suspect.wait_deficit_ms == pytest.approx(200, abs=20)
 
 
+def test_a_slow_rank_among_times_without_any_noise_is_found() -> None:
+    """Two different values are no sign that times are rounded to what lies between them."""
+    own = np.full((8, 60), USUAL_MS)
+    own[5] *= 1.5
+    (suspect,) = judgement_of(own_and_wait(own)).accused
+    assert suspect.rank == 5
+
+
+def test_what_is_relative_to_a_step_is_said_to_be_so() -> None:
+    """Only the data loader is timed: 20 ms more of 10 ms is a small part of a step of some 340 ms."""
+    timings = only(
+        job(8, 60, slow=[Slow(ranks=[5], ms=20, section=Section.DATA)]),
+        Section.DATA,
+        Section.WAIT,
+        Section.STEP,
+    )
+    (suspect,) = judgement_of(timings).accused
+    assert suspect.is_of_step
+    assert suspect.effect == pytest.approx(20 / 360, rel=0.05)
+    title = report_of(timings).verdict.title
+    assert "% of a step longer" in title and "its peers" not in title
+
+
 def test_parts_that_fill_every_step_leave_nothing_untold() -> None:
     """A rank that is slow in every second step works when the others wait: medians of both do not add up to a step."""
     slow = [Slow(ranks=[1], ms=200, every=2), Slow(ranks=[2], ms=200, start=1, every=2)]

@@ -26,7 +26,7 @@ from distdoctor.straggler.analysis.ranks.own_time import Basis
 from distdoctor.straggler.aside import ASIDE
 from distdoctor.straggler.checks.all import STRAGGLER_CHECKS
 from distdoctor.straggler.checks.own_work import is_own_work_of_first_rank
-from distdoctor.straggler.checks.slow_rank import late_words
+from distdoctor.straggler.checks.slow_rank import effect_words, late_words
 from distdoctor.straggler.facts.reading import NoteKind
 from distdoctor.straggler.pictures import straggler_series
 from distdoctor.straggler.tables import straggler_tables
@@ -147,7 +147,7 @@ def _why(judged: Judged, suspect: Suspect) -> str:
         return f"loses {ms(suspect.excess_ms)} at a time, {when(judged, suspect)}"
     if judged.judgement.basis is Basis.WAIT_ONLY:
         return f"{late_words(judged, suspect)}, {when(judged, suspect)}"
-    return f"works {percent(suspect.effect)} longer than its peers, {when(judged, suspect)}"
+    return f"works {effect_words(judged, suspect)} longer than its peers, {when(judged, suspect)}"
 
 
 def _victims(facts: Analysed, culprits: Sequence[Culprit]) -> tuple[Culprit, ...]:

@@ -91,7 +91,9 @@ def nobody_words(judged: Judged) -> str:
     over = f"over {judged.units} of {judged.timings.num_ranks} ranks"
     if judged.judgement.basis is Basis.WAIT_ONLY:
         return f"no rank comes later than its peers by more than {limit} of the time in collectives, {over}"
-    return f"no rank is slower than its peers by more than {limit}{_in_parts(judged)}, {over}"
+    return (
+        f"no rank is slower than its peers by more than {limit}{_of_step(judged)}{_in_parts(judged)}, {over}"
+    )
 
 
 def nobody_title(judged: Judged) -> str:
@@ -99,7 +101,13 @@ def nobody_title(judged: Judged) -> str:
     limit = percent(judged.judgement.threshold.value)
     if judged.judgement.basis is Basis.WAIT_ONLY:
         return f"no rank comes late by more than {limit} of the time in collectives"
+    if judged.judgement.scale_ms is not None:
+        return f"no rank is slower by more than {limit}{_of_step(judged)}{_in_parts(judged)}"
     return f"no rank is more than {limit} slower than its peers{_in_parts(judged)}"
+
+
+def _of_step(judged: Judged) -> str:
+    return f" of a {judged.unit}" if judged.judgement.scale_ms is not None else ""
 
 
 def _in_parts(judged: Judged) -> str:
@@ -117,7 +125,7 @@ def _found(judged: Judged, suspect: Suspect, monitored: tuple[Evidence, ...] = (
     verb = (
         late_words(judged, suspect)
         if judged.judgement.basis is Basis.WAIT_ONLY
-        else VERBS[explained.cause].format(much=percent(suspect.effect))
+        else _verb(judged, suspect, explained.cause)
     )
     return Found(
         key=f"{judged.label}rank-{suspect.rank}",
@@ -143,6 +151,19 @@ def _found(judged: Judged, suspect: Suspect, monitored: tuple[Evidence, ...] = (
         cause_class=f"slow_rank:{explained.cause.value}",
         fault=FAULTS[explained.cause],
     )
+
+
+def _verb(judged: Judged, suspect: Suspect, cause: Cause) -> str:
+    """ "computes 20 % longer than its peers", "computes 4 % of a step longer" where little of a step is own time."""
+    words = VERBS[cause].format(much=effect_words(judged, suspect))
+    return words.removesuffix(" than its peers") if suspect.is_of_step else words
+
+
+def effect_words(judged: Judged, suspect: Suspect) -> str:
+    """ "20 %", "4 % of a step", "12 % of the time in collectives": by how much, and of what unless of its peers' time."""
+    if judged.judgement.basis is Basis.WAIT_ONLY:
+        return f"{percent(suspect.effect)} of the time in collectives"
+    return percent(suspect.effect) + (f" of a {judged.unit}" if suspect.is_of_step else "")
 
 
 def _many(judged: Judged, accused: Sequence[Suspect]) -> Found:
@@ -201,8 +222,7 @@ def evidence_of(judged: Judged, suspect: Suspect) -> tuple[Evidence, ...]:
     peers = judgement.peers.words()
     lines = [
         Evidence(
-            text=f"{_excess_words(judged, suspect)} {peers}, {percent(suspect.effect)}"
-            f"{' of the time in collectives' if judgement.basis is Basis.WAIT_ONLY else ''}, {when(judged, suspect)}",
+            text=f"{_excess_words(judged, suspect)} {peers}, {effect_words(judged, suspect)}, {when(judged, suspect)}",
             value=round(suspect.excess_ms, 3),
             unit="ms",
             expected=f"at most {percent(judgement.threshold.value)} among {judged.timings.num_ranks} ranks like these",
@@ -316,7 +336,7 @@ def _lead(judged: Judged, suspect: Suspect) -> Found:
     longer = (
         late_words(judged, suspect)
         if judged.judgement.basis is Basis.WAIT_ONLY
-        else f"takes {percent(suspect.effect)} longer"
+        else f"takes {effect_words(judged, suspect)} longer"
     )
     explained = explain_suspect(suspect)
     return Found(
@@ -343,7 +363,7 @@ def _group_lead(judged: Judged, suspects: Sequence[Suspect]) -> Found:
     return Found(
         key=f"{judged.label}group",
         title=judged.titled(
-            f"not accused: {ranks_words(ranks, max_characters=24)} take up to {percent(worst.effect)} longer"
+            f"not accused: {ranks_words(ranks, max_characters=24)} take up to {effect_words(judged, worst)} longer"
         ),
         severity=Severity.INFO,
         confidence=Confidence.LOW,

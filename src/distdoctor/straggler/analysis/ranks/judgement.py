@@ -67,6 +67,8 @@ class Suspect:
     wait_deficit_ms: float | None = None
     """How much less than its peers it waits; None: waiting was not measured."""
     wait_is_derived: bool = False
+    is_of_step: bool = False
+    """`effect` is a share of the step: only a small part of it is own time that was measured."""
     sections: Mapping[Section, float] = field(default_factory=dict)
     """By how many ms a step each section is longer than the peers'."""
     rhythm: Rhythm | None = None

@@ -16,6 +16,9 @@ UNITS_APART = 1.5
 # Of sums of float32 values, closer ones are the same value.
 _SAME = 1e-5
 
+# From so many different values on their least distance is the unit. Our own choice.
+_MANY_VALUES = 5
+
 # Ranks and steps that are looked at.
 _MAX_ROWS = 64
 _MAX_COLUMNS = 1024
@@ -40,20 +43,22 @@ def least_difference(times: Times, *, num_parts: int, scale_ms: float | None) ->
 def unit_of(known: NDArray[np.float64]) -> float:
     """The least distance of two different values, all positive: the unit of rounded ones.
 
-    Where all are the same number only its trailing zeros tell: 300 may have been rounded to hundreds.
+    Few different values may be far apart by what they are. Then trailing zeros tell too: 300 may have been rounded to
+    hundreds, 300 and 450 to tens.
     """
     values = np.unique(known)
-    typical = float(np.median(values))
     gaps = np.diff(values)
-    gaps = gaps[gaps > _SAME * typical]
-    return float(np.min(gaps)) if len(gaps) else _power_of_ten_in(typical)
+    apart = gaps > _SAME * float(np.median(values))
+    gap = float(np.min(gaps[apart])) if apart.any() else math.inf
+    if int(apart.sum()) + 1 >= _MANY_VALUES:
+        return gap
+    return min(gap, _power_of_ten_in(values))
 
 
-def _power_of_ten_in(value: float) -> float:
-    """The largest power of ten of which `value` is a multiple, down to microseconds; 0 when there is none."""
+def _power_of_ten_in(values: NDArray[np.float64]) -> float:
+    """The largest power of ten of which all are multiples, down to microseconds; 0 when there is none."""
     for power in range(6, -7, -1):
-        unit = 10.0**power
-        times = value / unit
-        if times >= 1 and abs(times - round(times)) < _SAME * times:
-            return unit
+        times = values / 10.0**power
+        if np.all((times > 1 - _SAME) & (np.abs(times - np.round(times)) < _SAME * times)):
+            return float(10.0**power)
     return 0.0

@@ -18,7 +18,7 @@ from distdoctor.straggler.analysis.ranks.gates import (
 )
 from distdoctor.straggler.analysis.ranks.judgement import Gate, Pattern, Suspect
 from distdoctor.straggler.analysis.ranks.onset import Stretch, changed_rows, stretches_of
-from distdoctor.straggler.analysis.ranks.own_time import OwnTime
+from distdoctor.straggler.analysis.ranks.own_time import Basis, OwnTime
 from distdoctor.straggler.analysis.ranks.threshold import Threshold, family_error, threshold_for
 from distdoctor.straggler.analysis.ranks.witnesses import deficit, section_excess, stands_out
 from distdoctor.straggler.facts.sections import Role, Section, role_of
@@ -175,6 +175,7 @@ def _suspect(scene: Scene, row: int, stretch: Stretch, pattern: Pattern) -> Susp
         standard_error=error,
         wait_deficit_ms=waits_less,
         wait_is_derived=scene.own_time.wait_is_derived,
+        is_of_step=scene.own_time.scale_ms is not None and scene.own_time.basis is not Basis.WAIT_ONLY,
         failed=failed_gates(
             known,
             effect=effect,
