@@ -147,6 +147,12 @@ def test_deep_nesting_is_refused(tmp_path: Path) -> None:
         ({"pod": "mon-x", "exported_pod": "train-0", "Hostname": "mon-x", "node": "n8"}, "n8", "train-0"),
         ({"pod": "dcgm-exporter-4kq2z", "Hostname": "n7"}, "n7", None),
         ({"instance": "http://node-5:9400/metrics"}, "node-5", None),
+        # A container's id, and a machine that is called after its network card.
+        ({"Hostname": "3f2a9c01d7be", "node": "n7", "instance": "10.0.3.4:9400"}, "n7", None),
+        ({"Hostname": "3f2a9c01d7be", "instance": "n7:9400"}, "n7", None),
+        ({"Hostname": "3f2a9c01d7be"}, "3f2a9c01d7be", None),
+        ({"instance": "gpu-metrics.monitoring.svc:9400"}, None, None),
+        ({"instance": "http://gpu-metrics.monitoring.svc.cluster.local:9400/metrics"}, None, None),
     ],
 )
 def test_the_host_is_never_the_pod_of_the_exporter(
@@ -455,3 +461,36 @@ def test_published_metrics_of_xpu_timer(name: str, ranks: tuple[int, ...]) -> No
     reading = read(path)
     assert tuple(rank for claim in reading.claims for rank in claim.ranks) == ranks
     assert reading.steps == () and reading.telemetry == ()
+
+
+def series_at(
+    address: str, uuid: str, begin: int, num: int = 4
+) -> tuple[str, dict[str, str], list[tuple[float, str]]]:
+    labels = {"gpu": "3", "UUID": uuid, "instance": f"{address}:9400"}
+    return "DCGM_FI_DEV_SM_CLOCK", labels, [(begin + 15.0 * at, "1755") for at in range(num)]
+
+
+def test_an_address_of_several_hosts_is_no_host(tmp_path: Path) -> None:
+    """A load balancer before the exporters: GPU 3 is two GPUs at once."""
+    reading = read_answer(
+        tmp_path,
+        answer(
+            series_at("10.1.1.1", "GPU-a", 1714557600),
+            series_at("10.1.1.1", "GPU-b", 1714557615),
+            series_at("10.1.1.2", "GPU-c", 1714557600),
+        ),
+    )
+    assert [(each.gpu.uuid, each.gpu.host) for each in series_of(reading)] == [
+        ("GPU-a", None),
+        ("GPU-b", None),
+        ("GPU-c", "10.1.1.2"),
+    ]
+    assert any("`10.1.1.1`, behind which several hosts are" in note.text for note in reading.notes)
+
+
+def test_a_gpu_that_was_exchanged_keeps_its_host(tmp_path: Path) -> None:
+    reading = read_answer(
+        tmp_path,
+        answer(series_at("10.1.1.1", "GPU-a", 1714557600), series_at("10.1.1.1", "GPU-b", 1714557900)),
+    )
+    assert {each.gpu.host for each in series_of(reading)} == {"10.1.1.1"}

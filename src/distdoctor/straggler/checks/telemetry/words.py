@@ -26,6 +26,9 @@ _LIMIT_SHARE = 0.98
 # and among many one stands out. Our own threshold.
 FIRM_CLOCK = 0.85
 
+# "GPU-" and the eight digits of a UUID that people compare.
+UUID_BEGIN = 12
+
 _NAMES = {
     Metric.SM_CLOCK: ("SM clock", "MHz"),
     Metric.POWER: ("power", "W"),
@@ -113,10 +116,12 @@ def title(oddities: Sequence[Oddity], gpus: Sequence[GpuRef]) -> str:
 
 
 def name_of(gpus: Sequence[GpuRef]) -> str:
-    """ "GPU 3 of host-a", "GPUs 0-7 of host-b"."""
+    """ "GPU 3 of host-a", "GPUs 0-7 of host-b"; without a host by the begin of its UUID."""
     host = gpus[0].host
     where = f" of {short_host(host)}" if host else ""
     indexes = [gpu.index for gpu in gpus if gpu.index is not None]
+    if host is None and len(gpus) == 1 and gpus[0].uuid is not None and len(indexes) == 1:
+        return f"GPU {indexes[0]} ({gpus[0].uuid[:UUID_BEGIN]}…)"
     if len(indexes) == len(gpus):
         return f"GPU{'s' if len(gpus) > 1 else ''} {fold_ints(indexes)}{where}"
     if len(gpus) > 1:

@@ -17,6 +17,13 @@ _NODE_LABELS = ("node", "kubernetes_node", "node_name", "nodename", "kubernetes_
 # A pod of a DaemonSet ends in five letters or digits, one of a Deployment in two such groups.
 _EXPORTER_POD = re.compile(r"[a-z0-9.-]*exporter[a-z0-9.-]*-[a-z0-9]{5}(?:\.[a-z0-9.-]+)?")
 
+# What containers call themselves when nobody names them (Docker: 12 hexadecimal digits of their id). A machine may be
+# called so after its network card, and so such a name is the last choice and not refused.
+_CONTAINER_ID = re.compile(r"[0-9a-f]{12}|[0-9a-f]{64}")
+
+# A service of Kubernetes stands for all exporters behind it.
+_SERVICE = re.compile(r"[^.]+\.[^.]+\.svc(?:\..*)?")
+
 _POD_LABELS = ("exported_pod", "pod", "pod_name")
 _JOB_LABELS = ("hpc_job", "slurm_job_id", "job_id", "exported_job")
 _UUID_LABELS = ("UUID", "uuid", "gpu_uuid")
@@ -25,13 +32,19 @@ _INDEX_LABELS = ("gpu", "gpu_id")
 
 
 def host_of(labels: Mapping[str, str]) -> str | None:
-    """The machine, never the exporter's pod; None when only that is told."""
+    """The machine, never the exporter's pod or service; None when only that is told."""
     names = [
         _first(labels, _HOST_LABELS),
         _first(labels, _NODE_LABELS),
         _without_port(labels.get("instance")),
     ]
-    return next((name for name in names if name is not None and not is_exporter(name, labels)), None)
+    machines = [
+        name
+        for name in names
+        if name is not None and not is_exporter(name, labels) and not _SERVICE.fullmatch(name)
+    ]
+    named = [name for name in machines if not _CONTAINER_ID.fullmatch(name)]
+    return next(iter(named or machines), None)
 
 
 def is_exporter(name: str, labels: Mapping[str, str]) -> bool:

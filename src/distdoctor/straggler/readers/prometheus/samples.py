@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -149,7 +151,21 @@ class Samples:
                     job=series.job,
                 )
             )
+        found = self._without_shared_hosts(found)
         return tuple(found), self._notes(found, num_back), self._claims()
+
+    def _without_shared_hosts(self, found: list[GpuSeries]) -> list[GpuSeries]:
+        """An address at which two GPUs have one index at the same time stands for several machines, and names none."""
+        shared = shared_hosts(found)
+        for host in sorted(shared):
+            what = f"series name `{host}`, behind which several hosts are (kept, without a host)"
+            self.left_out[what] += sum(series.gpu.host == host for series in found)
+        return [
+            replace(series, gpu=msgspec.structs.replace(series.gpu, host=None))
+            if series.gpu.host in shared
+            else series
+            for series in found
+        ]
 
     def _notes(self, found: list[GpuSeries], num_back: int) -> list[Note]:
         notes = []
@@ -228,6 +244,26 @@ class Samples:
 def _place(series: _Series) -> tuple[object, ...]:
     gpu = series.gpu
     return (series.meaning.metric, gpu.host, gpu.index, gpu.uuid, gpu.pci, series.pod, series.job)
+
+
+def shared_hosts(found: Sequence[GpuSeries]) -> set[str]:
+    """Names at which one index is two GPUs by their UUIDs at the same time; one that follows another was exchanged."""
+    spans: dict[tuple[str, int], dict[str, tuple[float, float]]] = {}
+    for series in found:
+        gpu = series.gpu
+        if gpu.host is None or gpu.index is None or gpu.uuid is None:
+            continue
+        times = series.utc_s[~np.isnan(series.utc_s)]
+        begin, end = (float(times[0]), float(times[-1])) if len(times) else (-np.inf, np.inf)
+        of_index = spans.setdefault((gpu.host, gpu.index), {})
+        known = of_index.get(gpu.uuid, (begin, end))
+        of_index[gpu.uuid] = (min(known[0], begin), max(known[1], end))
+    shared = set()
+    for (host, _), of_index in spans.items():
+        in_order = sorted(of_index.values())
+        if any(later[0] < earlier[1] for earlier, later in pairwise(in_order)):
+            shared.add(host)
+    return shared
 
 
 def _in_order(times: Floats, values: Floats) -> tuple[Floats, Floats]:
