@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from distdoctor.report.checking import Found, NotSeen, Outcome, Passed, finding_of
 from distdoctor.report.model import Confidence, GpuRef, Severity
-from distdoctor.straggler.analysis.telemetry.unlike_gpus import growth
+from distdoctor.straggler.analysis.telemetry.counter_growth import growth
 from distdoctor.straggler.checks.telemetry.findings import CHECK_ID, telemetry_outcomes
 from distdoctor.straggler.facts.telemetry import GpuSeries, Metric, Telemetry
 from straggler.monitored_gpus import BEGIN_S, IDLE, INTERVAL_S, Values, from_time, growing, telemetry
@@ -326,12 +327,97 @@ def test_an_idle_export_is_not_seen() -> None:
 
 
 def test_mig_slices_are_not_judged() -> None:
-    one = telemetry()
-    again = telemetry(seed=2)
-    outcomes = telemetry_outcomes([one, again])
+    whole = telemetry()
+    slices = [
+        replace(each, gpu=msgspec.structs.replace(each.gpu, uuid=f"MIG-{each.gpu.uuid}"))
+        for each in whole.series
+    ]
+    outcomes = telemetry_outcomes(replace(whole, series=tuple(slices)))
 
     assert not found_in(outcomes)
     assert "MIG" in reasons_of(outcomes)
+
+
+def test_series_that_contradict_one_another_cost_only_their_metric() -> None:
+    """The clock is told twice, 1755 and 900 MHz at the same time; the reasons are told once."""
+    everything = telemetry(unlike={3: {Metric.THROTTLE_REASONS: HW_THERMAL}})
+    other_clocks = telemetry(everybody={Metric.SM_CLOCK: 900}, metrics=(Metric.SM_CLOCK,), seed=2)
+    outcomes = telemetry_outcomes([everything, other_clocks])
+
+    assert gpus_named(only(outcomes)) == [("host-a", 3)]
+    assert "several series of SM clock that contradict one another" in reasons_of(outcomes)
+
+
+def test_exports_that_overlap_are_one() -> None:
+    whole = telemetry(unlike={3: {Metric.THROTTLE_REASONS: HW_THERMAL}})
+
+    def cut(begin: int, end: int) -> Telemetry:
+        parts = (
+            replace(each, utc_s=each.utc_s[begin:end], values=each.values[begin:end]) for each in whole.series
+        )
+        return replace(whole, series=tuple(parts))
+
+    (outcome,) = telemetry_outcomes([cut(0, 70), cut(60, 120)])
+    assert isinstance(outcome, Found)
+    assert outcome.title == "GPU 3 of host-a is held back: HW thermal slowdown"
+
+
+def test_two_servers_that_scraped_the_same_exporters_are_one() -> None:
+    """Seconds apart, and so the samples differ by noise."""
+    unlike: Unlike = {3: {Metric.THROTTLE_REASONS: HW_THERMAL}}
+    (outcome,) = telemetry_outcomes([telemetry(unlike=unlike), telemetry(unlike=unlike, seed=2)])
+
+    assert isinstance(outcome, Found)
+
+
+def test_the_last_sample_of_an_ended_series_that_is_repeated_contradicts_nothing() -> None:
+    """A pod ends, and Prometheus shows its last sample for five more minutes beside the series of the next pod."""
+    idle, busy = telemetry(everybody=IDLE), telemetry()
+    first = tuple(
+        replace(each, utc_s=each.utc_s[:70], values=each.values[:70], pod="a") for each in idle.series
+    )
+    second = tuple(
+        replace(each, utc_s=each.utc_s[52:], values=each.values[52:], pod="b") for each in busy.series
+    )
+    outcomes = telemetry_outcomes(replace(idle, series=first + second))
+
+    assert not reasons_of(outcomes)
+
+
+def test_errors_of_several_counters_of_a_link_add_up() -> None:
+    """Each alone would be too few."""
+
+    def counters(num: float) -> tuple[GpuSeries, ...]:
+        export = telemetry(
+            everybody={Metric.NVLINK_ERRORS: growing(0)},
+            unlike={2: {Metric.NVLINK_ERRORS: growing(num / (119 * INTERVAL_S))}},
+            metrics=(Metric.NVLINK_ERRORS,),
+        )
+        return tuple(replace(each, name=f"errors of {num:.0f}") for each in export.series)
+
+    plain = telemetry()
+    outcomes = telemetry_outcomes(replace(plain, series=plain.series + counters(7) + counters(8)))
+
+    assert "NVLink errors" in only(outcomes).title
+    assert not found_in(telemetry_outcomes(replace(plain, series=plain.series + counters(7))))
+
+
+def test_of_several_counters_of_heat_the_larger_counts() -> None:
+    """Hardware and software hold the clock back at the same time."""
+
+    def counters(name: str, share: float) -> tuple[GpuSeries, ...]:
+        export = telemetry(
+            everybody={Metric.THERMAL_VIOLATION: growing(0)},
+            unlike={2: {Metric.THERMAL_VIOLATION: growing(share * 1e9)}},
+            metrics=(Metric.THERMAL_VIOLATION,),
+        )
+        return tuple(replace(each, name=name) for each in export.series)
+
+    plain = telemetry()
+    both = plain.series + counters("hardware", 0.6) + counters("software", 0.7)
+    found = only(telemetry_outcomes(replace(plain, series=both)))
+
+    assert found.title == "GPU 2 of host-a is held back by heat in 70% of the time"
 
 
 def test_a_gpu_that_stopped_reporting_is_named_as_not_seen() -> None:

@@ -47,6 +47,8 @@ class GpuSeries:
     values: NDArray[np.float64]
     pod: str | None = None
     job: str | None = None
+    name: str | None = None
+    """What the exporter calls it, where several of its counters are one metric here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from distdoctor.report.model import GpuRef
+from distdoctor.straggler.analysis.telemetry.joined_series import RANGES, Joined, joined
 from distdoctor.straggler.facts.telemetry import GpuSeries, Metric, Telemetry
 
 # GPUs × bins of one metric; longer exports get wider bins.
@@ -23,21 +23,10 @@ MAX_BINS = 4_000
 # A bin holds about two samples, so that an exporter's jitter leaves no holes.
 SAMPLES_PER_BIN = 2.0
 
-# Values beyond these are broken (exporters write sentinels such as 2^63 for "not supported").
-_RANGES: Mapping[Metric, tuple[float, float]] = {
-    Metric.SM_CLOCK: (1, 20_000),
-    Metric.MEMORY_CLOCK: (1, 50_000),
-    Metric.POWER: (0.1, 10_000),
-    Metric.POWER_LIMIT: (1, 10_000),
-    Metric.TEMPERATURE: (-50, 200),
-    Metric.MEMORY_TEMPERATURE: (1, 200),
-    Metric.UTILISATION: (0, 100),
-    Metric.SM_ACTIVE: (0, 1.05),
-    Metric.TENSOR_ACTIVE: (0, 1.05),
-    Metric.DRAM_ACTIVE: (0, 1.05),
-}
-# Counters and masks: exact in a float.
-_MAX_COUNT = 2.0**53
+# Counters: by how much they grew counts, and those of different names count different things.
+COUNTERS = frozenset(
+    (Metric.POWER_VIOLATION, Metric.THERMAL_VIOLATION, Metric.PCIE_REPLAYS, Metric.NVLINK_ERRORS)
+)
 
 # A GPU runs something: NVML's utilisation is 100 % while any kernel is there, waiting collectives too. Without it,
 # power above this share of the limit (an H100 idles at 70 of 700 W), or of the most that peers draw. Our own
@@ -54,6 +43,7 @@ IDLE_SHARE = 0.1
 
 
 _Key = tuple[str | int | None, ...]
+Floats = NDArray[np.float64]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,10 +52,17 @@ class OneGpu:
 
     gpu: GpuRef
     job: str | None = None
-    samples: dict[Metric, tuple[NDArray[np.float64], NDArray[np.float64]]] = field(default_factory=dict)
-    """(times, values)"""
-    at_once: bool = False
-    """Several series of one metric at the same time: MIG slices, or an export that was joined with itself."""
+    samples: dict[Metric, tuple[Floats, Floats]] = field(default_factory=dict)
+    """(times, values) of all but counters"""
+    counters: dict[Metric, list[tuple[Floats, Floats]]] = field(default_factory=dict)
+    """(times, values) of each name that counts such things."""
+    contradictory: set[Metric] = field(default_factory=set)
+    """Several series that tell different things at the same time, as of MIG slices: not used."""
+
+    @property
+    def recorded(self) -> set[Metric]:
+        """Metrics that have samples."""
+        return set(self.samples) | set(self.counters)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,22 +101,32 @@ class Panel:
 def gpus_of(telemetry: Iterable[Telemetry]) -> tuple[list[OneGpu], int]:
     """GPUs with their sound samples, and how many samples were broken."""
     gpus: dict[_Key, OneGpu] = {}
-    parts: dict[tuple[_Key, Metric], list[GpuSeries]] = {}
+    parts: dict[tuple[_Key, Metric, str | None], list[GpuSeries]] = {}
     for each in telemetry:
         for series in each.series:
             gpu = series.gpu
             key: _Key = (gpu.uuid,) if gpu.uuid else (gpu.host, gpu.index, gpu.pci)
             one = gpus.setdefault(key, OneGpu(gpu=gpu, job=series.job))
             one.job = one.job or series.job
-            parts.setdefault((key, series.metric), []).append(series)
-    broken = 0
-    for (key, metric), several in parts.items():
-        times, values, num_broken, at_once = _joined(several, metric)
-        broken += num_broken
-        gpus[key].at_once |= at_once
-        if len(times):
-            gpus[key].samples[metric] = (times, values)
-    return [one for one in gpus.values() if one.samples or one.at_once], broken
+            parts.setdefault((key, series.metric, series.name), []).append(series)
+    num_broken = 0
+    for (key, metric, _), several in parts.items():
+        series_of_name = joined(several, metric)
+        num_broken += series_of_name.num_broken
+        _add(gpus[key], metric, series_of_name)
+    return [one for one in gpus.values() if one.recorded or one.contradictory], num_broken
+
+
+def _add(one: OneGpu, metric: Metric, series: Joined) -> None:
+    """Of several names for one gauge the one with most samples counts; counters are kept apart."""
+    if series.contradictory:
+        one.contradictory.add(metric)
+    elif not len(series.times):
+        return
+    elif metric in COUNTERS:
+        one.counters.setdefault(metric, []).append((series.times, series.values))
+    elif metric not in one.samples or len(series.times) > len(one.samples[metric][0]):
+        one.samples[metric] = (series.times, series.values)
 
 
 def panels_of(gpus: Sequence[OneGpu]) -> list[Panel]:
@@ -131,31 +138,9 @@ def panels_of(gpus: Sequence[OneGpu]) -> list[Panel]:
     return sorted(panels, key=lambda panel: -len(panel.gpus))
 
 
-def _joined(
-    several: list[GpuSeries], metric: Metric
-) -> tuple[NDArray[np.float64], NDArray[np.float64], int, bool]:
-    """Series that follow one another as one; the samples that are broken are dropped and counted."""
-    sound: list[tuple[NDArray[np.float64], NDArray[np.float64]]] = []
-    num_broken = 0
-    for series in several:
-        n = min(len(series.utc_s), len(series.values))
-        times, values = series.utc_s[:n].astype(np.float64), series.values[:n].astype(np.float64)
-        low, high = _RANGES.get(metric, (0.0, _MAX_COUNT))
-        with np.errstate(invalid="ignore"):
-            keep = np.isfinite(times) & (values >= low) & (values <= high)
-        num_broken += int(n - keep.sum())
-        if keep.any():
-            order = np.argsort(times[keep], kind="stable")
-            sound.append((times[keep][order], values[keep][order]))
-    sound.sort(key=lambda each: (each[0][0], each[0][-1]))
-    at_once = any(later[0][0] < earlier[0][-1] for earlier, later in pairwise(sound))
-    if not sound:
-        return np.empty(0), np.empty(0), num_broken, False
-    return np.concatenate([t for t, _ in sound]), np.concatenate([v for _, v in sound]), num_broken, at_once
-
-
 def _panel(model: str | None, job: str | None, gpus: list[OneGpu]) -> Panel | None:
     spans = [times for one in gpus for times, _ in one.samples.values()]
+    spans += [times for one in gpus for each in one.counters.values() for times, _ in each]
     intervals = [float(np.median(np.diff(times))) for times in spans if len(times) > 1]
     intervals = [each for each in intervals if each > 0]
     if not intervals:
@@ -166,7 +151,7 @@ def _panel(model: str | None, job: str | None, gpus: list[OneGpu]) -> Panel | No
     num_bins = int((end - begin) / width) + 1
     values = {
         metric: _binned(gpus, metric, begin, width, num_bins)
-        for metric in _RANGES
+        for metric in RANGES
         if any(metric in one.samples for one in gpus)
     }
     busy = _busy(values, (len(gpus), num_bins))

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distdoctor.straggler.analysis.peer_median import MAX_LEFT_OUT, median_of_others, row_medians
+from distdoctor.straggler.analysis.telemetry.counter_growth import growth
 from distdoctor.straggler.analysis.telemetry.gpu_panel import OneGpu, Panel
 from distdoctor.straggler.facts.telemetry import Metric
 
@@ -278,39 +279,43 @@ def _sign_of(reason: str) -> Sign:
 def _under_load(
     panel: Panel, one: OneGpu, metric: Metric, from_s: float | None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    times, values = one.samples.get(metric, (np.empty(0), np.empty(0)))
+    return _while_active(panel, *one.samples.get(metric, (np.empty(0), np.empty(0))), from_s)
+
+
+def _while_active(
+    panel: Panel, times: NDArray[np.float64], values: NDArray[np.float64], from_s: float | None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     keep = panel.is_active_at(times)
     if from_s is not None:
         keep &= times >= from_s
     return times[keep], values[keep]
 
 
-def growth(times_s: NDArray[np.float64], values: NDArray[np.float64]) -> tuple[float, float]:
-    """By how much a counter grew, and over how many seconds. What follows a reset counts from there."""
-    if len(values) < 2:
-        return 0.0, 0.0
-    steps = np.diff(values)
-    return float(np.sum(steps[steps > 0])), float(times_s[-1] - times_s[0])
-
-
-def _growths(panel: Panel, metric: Metric, from_s: float | None) -> dict[int, tuple[float, float]]:
-    told = {}
-    for row, one in enumerate(panel.gpus):
-        if panel.belongs[row] and metric in one.samples:
-            grown, seconds = growth(*_under_load(panel, one, metric, from_s))
-            if seconds > 0:
-                told[row] = (grown, seconds)
+def _growths(panel: Panel, metric: Metric, from_s: float | None) -> dict[int, list[tuple[float, float]]]:
+    """Row → growth and seconds of each counter of this kind while the job ran."""
+    told: dict[int, list[tuple[float, float]]] = {}
+    for row in np.flatnonzero(panel.belongs):
+        counters = panel.gpus[row].counters.get(metric, [])
+        grown = [growth(*_while_active(panel, *counter, from_s)) for counter in counters]
+        if any(seconds > 0 for _, seconds in grown):
+            told[int(row)] = [(count, seconds) for count, seconds in grown if seconds > 0]
     return told
 
 
 def _held_back(panel: Panel, from_s: float | None) -> list[Oddity]:
-    """Shares of the time from the driver's counters of nanoseconds; shares above 1 are another unit, and none."""
+    """Shares of the time from the driver's counters of nanoseconds; shares above 1 are another unit, and none.
+
+    Of several counters (heat by hardware and by software) the larger counts: they may run at the same time.
+    """
     found = []
     for metric, sign in (
         (Metric.THERMAL_VIOLATION, Sign.HELD_BY_HEAT),
         (Metric.POWER_VIOLATION, Sign.HELD_BY_POWER),
     ):
-        shares = {row: grown / 1e9 / s for row, (grown, s) in _growths(panel, metric, from_s).items()}
+        shares = {
+            row: max(grown / 1e9 / seconds for grown, seconds in of_gpu)
+            for row, of_gpu in _growths(panel, metric, from_s).items()
+        }
         if len(shares) < MIN_GPUS or max(shares.values()) > 1.05:
             continue
         odd = []
@@ -326,7 +331,9 @@ def _held_back(panel: Panel, from_s: float | None) -> list[Oddity]:
 def _errors(panel: Panel, from_s: float | None) -> list[Oddity]:
     found = []
     for metric in (Metric.NVLINK_ERRORS, Metric.PCIE_REPLAYS):
-        grown = {row: count for row, (count, _) in _growths(panel, metric, from_s).items()}
+        grown = {
+            row: sum(count for count, _ in of_gpu) for row, of_gpu in _growths(panel, metric, from_s).items()
+        }
         for row, count in grown.items():
             others = [other for each, other in grown.items() if each != row]
             peers = float(np.median(others)) if others else 0.0

@@ -55,9 +55,11 @@ def telemetry_outcomes(
     sliced = [one for one in gpus if _is_sliced(one)]
     if sliced:
         outcomes.append(
-            _not_seen(f"{_named(sliced)}: several series of one metric at the same time, as of MIG slices")
+            _not_seen(f"{_named(sliced)}: slices of a GPU (MIG), which share its clock, power and heat")
         )
-    panels = panels_of([one for one in gpus if one not in sliced])
+    whole = [one for one in gpus if not _is_sliced(one)]
+    outcomes += _contradictions(whole)
+    panels = panels_of([one for one in whole if one.recorded])
     if not panels:
         return outcomes or [_not_seen("no metric of a GPU has two sound samples")]
     source = ", ".join(dict.fromkeys(each.path for each in exports if each.path))
@@ -271,11 +273,28 @@ def _outside(panel: Panel, around_s: float | None) -> str | None:
 
 
 def _recorded(panel: Panel) -> set[Metric]:
-    return {metric for one in panel.gpus for metric in one.samples}
+    return {metric for one in panel.gpus for metric in one.recorded}
 
 
 def _is_sliced(one: OneGpu) -> bool:
-    return one.at_once or (one.gpu.uuid or "").startswith("MIG-") or " MIG " in f"{one.gpu.model or ''} "
+    return (one.gpu.uuid or "").startswith("MIG-") or " MIG " in f"{one.gpu.model or ''} "
+
+
+def _contradictions(gpus: Sequence[OneGpu]) -> list[NotSeen]:
+    """Metrics whose series tell different things of one GPU at the same time."""
+    by_metric: dict[Metric, list[OneGpu]] = {}
+    for one in gpus:
+        for metric in one.contradictory:
+            by_metric.setdefault(metric, []).append(one)
+    return [
+        _not_seen(
+            f"{_named(by_metric[metric])}: several series of {metric.value.split(',')[0]} that contradict one another "
+            "at the same time, as of MIG slices or of hosts of one name",
+            what=metric.value.split(",")[0],
+        )
+        for metric in Metric
+        if metric in by_metric
+    ]
 
 
 def _named(gpus: Sequence[OneGpu]) -> str:

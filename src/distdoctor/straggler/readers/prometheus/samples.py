@@ -149,6 +149,7 @@ class Samples:
                     values=values,
                     pod=series.pod,
                     job=series.job,
+                    name=series.name,
                 )
             )
         found = self._without_shared_hosts(found)
