@@ -533,6 +533,34 @@ def test_a_counter_that_was_reset_counts_on() -> None:
     assert growth(times[:1], np.asarray([3.0])) == (0.0, 0.0)
 
 
+@pytest.mark.parametrize(
+    ("values", "grown"),
+    [
+        ([5e6, 5e6, 0, 5e6, 5e6], 0.0),
+        ([5e6, 5e6, 0, 0, 0, 5e6 + 4], 4.0),
+        ([7, 7, 5e6, 7, 8], 1.0),
+        # A reset stays low, and what follows counts.
+        ([5e6, 0, 0, 0, 0, 5e6], 5e6),
+        ([5e6, 0, 3, 9, 9], 9.0),
+        ([3, 0], 0.0),
+    ],
+)
+def test_a_counter_that_was_misread_did_not_grow(values: list[float], grown: float) -> None:
+    assert growth(np.arange(float(len(values))), np.asarray(values)) == (grown, len(values) - 1.0)
+
+
+def test_an_error_counter_that_reads_zero_once_is_silent() -> None:
+    def dips(times: np.ndarray) -> np.ndarray:
+        values = np.full(len(times), 5e6)
+        values[60] = 0
+        return values
+
+    everybody: Mapping[Metric, Values] = {Metric.NVLINK_ERRORS: 5e6}
+    unlike: Unlike = {3: {Metric.NVLINK_ERRORS: dips}}
+
+    assert not found_in(telemetry_outcomes(telemetry(everybody=everybody, unlike=unlike)))
+
+
 @given(st.data())
 @pytest.mark.once
 def test_whatever_was_exported_ends_in_outcomes(data: st.DataObject) -> None:
