@@ -195,6 +195,57 @@ def test_an_xid_from_before_the_recording_is_silent() -> None:
     assert not found_in(telemetry_outcomes(telemetry(unlike={2: {Metric.XID: 79}})))
 
 
+def born(at_s: float, xid: int) -> Values:
+    """No sample before that time, as of exporters that write the series only after the first Xid."""
+    return from_time(at_s, np.nan, xid)
+
+
+def without_nan(export: Telemetry) -> Telemetry:
+    parts = []
+    for each in export.series:
+        known = ~np.isnan(each.values)
+        parts.append(replace(each, utc_s=each.utc_s[known], values=each.values[known]))
+    return replace(export, series=tuple(parts))
+
+
+def test_an_xid_whose_series_begins_meanwhile_came_up_then() -> None:
+    export = without_nan(telemetry(unlike={2: {Metric.XID: born(BEGIN_S + 600, 48)}}))
+    found = only(telemetry_outcomes(export))
+
+    assert found.title == "GPU 2 of host-a has reported Xid 48"
+    assert found.severity is Severity.WARNING
+    assert not found_in(telemetry_outcomes(export, around_s=BEGIN_S + 900))
+
+
+def test_an_old_xid_of_a_gpu_whose_series_all_begin_then_is_silent() -> None:
+    whole = telemetry(unlike={2: {Metric.XID: 48}})
+    late = tuple(
+        replace(each, utc_s=each.utc_s[40:], values=each.values[40:]) if each.gpu.index == 2 else each
+        for each in whole.series
+    )
+
+    assert not found_in(telemetry_outcomes(replace(whole, series=late)))
+
+
+def test_an_old_xid_after_a_restart_of_the_exporter_is_silent() -> None:
+    """All samples of the GPU are away for five minutes, and then its series of Xids begins."""
+    away = telemetry(unlike={2: {Metric.XID: born(BEGIN_S + 900, 48)}})
+    parts = []
+    for each in away.series:
+        gap = (each.utc_s >= BEGIN_S + 600) & (each.utc_s < BEGIN_S + 900)
+        parts.append(replace(each, utc_s=each.utc_s[~gap], values=each.values[~gap]))
+
+    assert not found_in(telemetry_outcomes(without_nan(replace(away, series=tuple(parts)))))
+
+
+def test_an_old_xid_in_a_query_that_begins_later_is_silent() -> None:
+    """The query of Xids covers less time than the others: the healthy GPUs' series begin there too."""
+    everybody: Mapping[Metric, Values] = {Metric.XID: born(BEGIN_S + 600, 0)}
+    export = without_nan(telemetry(everybody=everybody, unlike={2: {Metric.XID: born(BEGIN_S + 600, 48)}}))
+
+    assert not found_in(telemetry_outcomes(export))
+
+
 def test_a_failed_row_remap_is_told() -> None:
     found = only(telemetry_outcomes(telemetry(unlike={2: {Metric.ROW_REMAP_FAILURE: 1}})))
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from distdoctor.straggler.analysis.peer_median import MAX_LEFT_OUT, median_of_others, row_medians
 from distdoctor.straggler.analysis.telemetry.counter_growth import growth
 from distdoctor.straggler.analysis.telemetry.gpu_panel import OneGpu, Panel
+from distdoctor.straggler.analysis.telemetry.xids import xids_that_came_up
 from distdoctor.straggler.facts.telemetry import Metric
 
 # To say who is unlike the others, so many GPUs and so many common bins of time. Our own thresholds.
@@ -344,13 +345,12 @@ def _errors(panel: Panel, from_s: float | None) -> list[Oddity]:
 
 def _faults(panel: Panel, from_s: float | None) -> list[Oddity]:
     """The last Xid, where it came up during the recording, and failed row remaps."""
-    found = []
+    appeared = xids_that_came_up(panel, from_s=from_s)
+    found = [
+        Oddity(sign=Sign.XID, row=row, value=xid, peers=0.0, metric=Metric.XID)
+        for row, xid in appeared.items()
+    ]
     for row, one in enumerate(panel.gpus):
-        times, values = one.samples.get(Metric.XID, (np.empty(0), np.empty(0)))
-        if len(values) and values[-1] > 0 and _appeared(times, values, from_s):
-            found.append(
-                Oddity(sign=Sign.XID, row=row, value=float(values[-1]), peers=0.0, metric=Metric.XID)
-            )
         _, flags = one.samples.get(Metric.ROW_REMAP_FAILURE, (np.empty(0), np.empty(0)))
         if len(flags) and flags[-1] > 0:
             found.append(
@@ -363,14 +363,6 @@ def _faults(panel: Panel, from_s: float | None) -> list[Oddity]:
                 )
             )
     return found
-
-
-def _appeared(times: NDArray[np.float64], values: NDArray[np.float64], from_s: float | None) -> bool:
-    """The gauge keeps the last Xid for ever: only a change within the time looked at belongs to it."""
-    changed = np.flatnonzero(values[1:] != values[:-1]) + 1
-    if from_s is not None:
-        changed = changed[times[changed] >= from_s]
-    return len(changed) > 0
 
 
 def _idle(panel: Panel) -> list[Oddity]:
