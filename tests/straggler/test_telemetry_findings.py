@@ -17,7 +17,16 @@ from distdoctor.report.model import Confidence, GpuRef, Severity
 from distdoctor.straggler.analysis.telemetry.counter_growth import growth
 from distdoctor.straggler.checks.telemetry.findings import CHECK_ID, telemetry_outcomes
 from distdoctor.straggler.facts.telemetry import GpuSeries, Metric, Telemetry
-from straggler.monitored_gpus import BEGIN_S, IDLE, INTERVAL_S, Values, from_time, growing, telemetry
+from straggler.monitored_gpus import (
+    BEGIN_S,
+    IDLE,
+    INTERVAL_S,
+    UNDER_LOAD,
+    Values,
+    from_time,
+    growing,
+    telemetry,
+)
 
 HW_THERMAL, HW_SLOWDOWN, POWER_BRAKE, SW_THERMAL, SW_POWER_CAP = 0x40, 0x8, 0x80, 0x20, 0x4
 SYNC_BOOST = 0x10
@@ -141,6 +150,14 @@ def test_a_gpu_that_idles_within_the_job_is_a_lead() -> None:
 
     assert found.title == "GPU 4 of host-a is idle while the others of the job are busy"
     assert (found.severity, found.confidence) == (Severity.INFO, Confidence.LOW)
+
+
+def test_a_gpu_of_the_job_that_does_something_is_not_called_idle() -> None:
+    little: Mapping[Metric, Values] = {Metric.UTILISATION: 60, Metric.POWER: 200, Metric.SM_ACTIVE: 0.1}
+    found = only(telemetry_outcomes(telemetry(unlike={4: little})))
+
+    assert found.title == "GPU 4 of host-a does less than the others"
+    assert any("utilisation 60 %, the others 100 %" in each.text for each in found.evidence)
 
 
 def test_a_gpu_held_back_by_heat_by_its_counter_is_named() -> None:
@@ -375,6 +392,67 @@ def test_an_idle_export_is_not_seen() -> None:
 
     assert isinstance(outcome, NotSeen)
     assert "no GPU is under load" in outcome.unread.reason
+
+
+def test_without_utilisation_and_power_it_is_said_that_they_lack() -> None:
+    outcomes = telemetry_outcomes(
+        telemetry(unlike={3: {Metric.SM_CLOCK: 900}}, metrics=(Metric.SM_CLOCK, Metric.TEMPERATURE))
+    )
+
+    assert not found_in(outcomes)
+    assert "neither utilisation nor power was exported" in reasons_of(outcomes)
+    assert "no GPU is under load" not in reasons_of(outcomes)
+
+
+def test_slowdown_by_hardware_is_told_without_knowing_the_load() -> None:
+    unlike: Unlike = {3: {Metric.THROTTLE_REASONS: HW_THERMAL}, 4: {Metric.THROTTLE_REASONS: SW_POWER_CAP}}
+    found = only(telemetry_outcomes(telemetry(unlike=unlike, metrics=(Metric.THROTTLE_REASONS,))))
+
+    assert gpus_named(found) == [("host-a", 3)]
+    assert found.confidence is Confidence.MEDIUM
+    assert not any("under load" in each.text for each in found.evidence)
+
+
+@pytest.mark.parametrize("limit", [700.0, np.nan])
+def test_gpus_with_gaps_between_their_kernels_are_under_load(limit: float) -> None:
+    everybody: Mapping[Metric, Values] = {Metric.UTILISATION: 62, Metric.POWER_LIMIT: limit}
+    metrics = tuple(each for each in Metric if each is not Metric.SM_ACTIVE)
+    unlike: Unlike = {2: {Metric.SM_CLOCK: 1200}}
+    found = only(telemetry_outcomes(telemetry(everybody=everybody, unlike=unlike, metrics=metrics)))
+
+    assert gpus_named(found) == [("host-a", 2)]
+
+
+def test_gpus_that_do_a_little_now_and_then_are_not_under_load() -> None:
+    everybody: Mapping[Metric, Values] = {Metric.UTILISATION: 25, Metric.POWER: 110, Metric.SM_ACTIVE: 0.03}
+    (outcome,) = telemetry_outcomes(telemetry(everybody=everybody))
+
+    assert isinstance(outcome, NotSeen)
+    assert "no GPU is under load" in outcome.unread.reason
+
+
+def test_a_small_job_in_the_export_of_a_large_cluster_is_judged() -> None:
+    unlike: Unlike = dict.fromkeys(range(8, 48), IDLE) | {5: {Metric.THROTTLE_REASONS: HW_THERMAL}}
+    found = only(telemetry_outcomes(telemetry(48, unlike=unlike, job=None)))
+
+    assert gpus_named(found) == [("host-a", 5)]
+    (healthy,) = telemetry_outcomes(telemetry(48, unlike=dict.fromkeys(range(8, 48), IDLE), job=None))
+    assert isinstance(healthy, Passed)
+    assert "8 NVIDIA H100" in healthy.detail and "40 more were not under load" in healthy.detail
+
+
+def in_third(number: int, metric: Metric) -> Values:
+    begin, end = (BEGIN_S + INTERVAL_S * 40 * (number + each) for each in (0, 1))
+    return lambda times: np.where((times >= begin) & (times < end), UNDER_LOAD[metric], IDLE[metric])
+
+
+def test_jobs_one_after_another_on_gpus_of_their_own_are_judged() -> None:
+    alike = {gpu: {metric: in_third(gpu // 8, metric) for metric in UNDER_LOAD} for gpu in range(24)}
+    (healthy,) = telemetry_outcomes(telemetry(24, unlike=alike, job=None))
+    slow: Unlike = {**alike, 10: {**alike[10], Metric.SM_CLOCK: 1100}}
+
+    assert isinstance(healthy, Passed) and "24 NVIDIA H100" in healthy.detail
+    assert gpus_named(only(telemetry_outcomes(telemetry(24, unlike=slow, job=None)))) == [("host-b", 2)]
 
 
 def test_mig_slices_are_not_judged() -> None:

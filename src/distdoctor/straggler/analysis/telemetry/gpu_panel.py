@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distdoctor.report.model import GpuRef
+from distdoctor.straggler.analysis.telemetry.job_time import LOAD, JobTime, busy_of, job_time
 from distdoctor.straggler.analysis.telemetry.joined_series import RANGES, Joined, joined
 from distdoctor.straggler.facts.telemetry import GpuSeries, Metric, Telemetry
 
@@ -27,20 +28,6 @@ SAMPLES_PER_BIN = 2.0
 COUNTERS = frozenset(
     (Metric.POWER_VIOLATION, Metric.THERMAL_VIOLATION, Metric.PCIE_REPLAYS, Metric.NVLINK_ERRORS)
 )
-
-# A GPU runs something: NVML's utilisation is 100 % while any kernel is there, waiting collectives too. Without it,
-# power above this share of the limit (an H100 idles at 70 of 700 W), or of the most that peers draw. Our own
-# thresholds.
-BUSY_UTILISATION = 80.0
-BUSY_POWER_SHARE = 0.25
-BUSY_SM_ACTIVE = 0.2
-
-# The job runs while at least this share of the GPUs is busy; a GPU belongs to it when it is busy in this share of
-# that time, and idles when it is busy in less than the last. Our own thresholds.
-ACTIVE_SHARE = 0.5
-BELONGS_SHARE = 0.5
-IDLE_SHARE = 0.1
-
 
 _Key = tuple[str | int | None, ...]
 Floats = NDArray[np.float64]
@@ -75,6 +62,8 @@ class Panel:
     begin_s: float
     width_s: float
     values: Mapping[Metric, NDArray[np.float32]]
+    load_known: bool
+    """Utilisation, power or activity was recorded; else `active` and `belongs` are all of them, and `busy` none."""
     busy: NDArray[np.bool_]
     active: NDArray[np.bool_]
     """(bins,): the job runs."""
@@ -154,13 +143,15 @@ def _panel(model: str | None, job: str | None, gpus: list[OneGpu]) -> Panel | No
         for metric in RANGES
         if any(metric in one.samples for one in gpus)
     }
-    busy = _busy(values, (len(gpus), num_bins))
-    has = np.any([~np.isnan(each) for each in values.values()], axis=0) if values else np.zeros_like(busy)
-    num_seen = has.sum(axis=0)
-    active = (num_seen > 0) & (busy.sum(axis=0) >= ACTIVE_SHARE * np.maximum(num_seen, 1))
-    seen_active = (has & active).sum(axis=1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        share = (busy & active).sum(axis=1) / seen_active
+    shape = (len(gpus), num_bins)
+    load_known = any(metric in values for metric in LOAD)
+    busy = busy_of(values, shape)
+    has = (
+        np.any([~np.isnan(each) for each in values.values()], axis=0)
+        if values
+        else np.zeros(shape, dtype=bool)
+    )
+    time = job_time(busy, has) if load_known else _all_the_time(shape)
     return Panel(
         model=model,
         job=job,
@@ -168,11 +159,22 @@ def _panel(model: str | None, job: str | None, gpus: list[OneGpu]) -> Panel | No
         begin_s=begin,
         width_s=width,
         values=values,
+        load_known=load_known,
         busy=busy,
-        active=active,
-        seen=np.asarray(seen_active / max(1, int(active.sum()))),
-        belongs=np.asarray((seen_active > 0) & (share >= BELONGS_SHARE)),
-        idle=np.asarray((seen_active > 0) & (share < IDLE_SHARE)),
+        active=time.active,
+        belongs=time.belongs,
+        idle=time.idle,
+        seen=time.seen,
+    )
+
+
+def _all_the_time(shape: tuple[int, int]) -> JobTime:
+    """Where nothing tells when GPUs work: what needs no load is looked at in all samples."""
+    return JobTime(
+        active=np.ones(shape[1], dtype=bool),
+        belongs=np.ones(shape[0], dtype=bool),
+        idle=np.zeros(shape[0], dtype=bool),
+        seen=np.ones(shape[0]),
     )
 
 
@@ -190,25 +192,3 @@ def _binned(
         with np.errstate(invalid="ignore", divide="ignore"):
             table[row] = np.bincount(index, values, minlength=num_bins) / count
     return table
-
-
-def _busy(values: Mapping[Metric, NDArray[np.float32]], shape: tuple[int, int]) -> NDArray[np.bool_]:
-    """By utilisation; where it has no sample by power, then by SM activity."""
-    busy, known = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
-
-    def tell(table: NDArray[np.float32], least: NDArray[np.float32] | float) -> None:
-        with np.errstate(invalid="ignore"):
-            new = ~known & ~np.isnan(table)
-            busy[new] = (table >= least)[new]
-        known[new] = True
-
-    if Metric.UTILISATION in values:
-        tell(values[Metric.UTILISATION], BUSY_UTILISATION)
-    if Metric.POWER in values:
-        power = values[Metric.POWER]
-        most = float(np.nanpercentile(power, 99)) if np.any(~np.isnan(power)) else np.nan
-        limit = values.get(Metric.POWER_LIMIT, np.full_like(power, np.nan))
-        tell(power, np.float32(BUSY_POWER_SHARE) * np.where(np.isnan(limit), np.float32(most), limit))
-    if Metric.SM_ACTIVE in values:
-        tell(values[Metric.SM_ACTIVE], BUSY_SM_ACTIVE)
-    return busy

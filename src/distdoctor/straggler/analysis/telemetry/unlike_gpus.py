@@ -16,12 +16,9 @@ from numpy.typing import NDArray
 from distdoctor.straggler.analysis.peer_median import MAX_LEFT_OUT, median_of_others, row_medians
 from distdoctor.straggler.analysis.telemetry.counter_growth import growth
 from distdoctor.straggler.analysis.telemetry.gpu_panel import OneGpu, Panel
+from distdoctor.straggler.analysis.telemetry.job_time import LIGHT_UTILISATION, MIN_BINS, MIN_GPUS
 from distdoctor.straggler.analysis.telemetry.xids import xids_that_came_up
 from distdoctor.straggler.facts.telemetry import Metric
-
-# To say who is unlike the others, so many GPUs and so many common bins of time. Our own thresholds.
-MIN_GPUS = 4
-MIN_BINS = 10
 
 # Beyond the peers by so many robust standard deviations of GPUs as well as by the floors below, and in this share of
 # the time by half the floor. Our own thresholds.
@@ -50,6 +47,8 @@ REASONS: Mapping[str, int] = {
     "sync boost": 0x10,
 }
 BY_HARDWARE = frozenset(("HW power brake", "HW thermal slowdown", "HW slowdown"))
+# Faults whatever the GPU does; the others come and go with its work.
+FAULTS = BY_HARDWARE | {"SW thermal slowdown"}
 
 # A reason lasts when it is there in this share of the samples under load, and in so many of them. Our own thresholds.
 REASON_SHARE = 0.25
@@ -131,6 +130,10 @@ def enough(panel: Panel, *, from_s: float | None = None) -> str | None:
     """None when GPUs of the panel can be compared; else why not."""
     num = int(panel.belongs.sum())
     model = panel.model or "unknown model"
+    if not panel.load_known:
+        return f"{model}: neither utilisation nor power was exported, and so nobody knows when GPUs work"
+    if num == 0 and panel.busy.any():
+        return f"{model}: GPUs are under load, but never {MIN_GPUS} of them together for long"
     if num == 0:
         return f"{model}: no GPU is under load in this time"
     if num < MIN_GPUS:
@@ -239,12 +242,13 @@ def _reasons(panel: Panel, from_s: float | None) -> tuple[list[Oddity], list[Com
     shares: dict[str, dict[int, float]] = {name: {} for name in REASONS}
     lasting: dict[str, set[int]] = {name: set() for name in REASONS}
     for row, one in enumerate(panel.gpus):
-        if not panel.belongs[row]:
-            continue
         masks = _under_load(panel, one, Metric.THROTTLE_REASONS, from_s)[1].astype(np.int64)
-        if not len(masks):
+        if not len(masks) or panel.idle[row]:
             continue
         for name, bit in REASONS.items():
+            # What is no fault by itself is told of GPUs that work.
+            if name not in FAULTS and not (panel.belongs[row] and panel.load_known):
+                continue
             count = int(np.sum((masks & bit) != 0))
             shares[name][row] = count / len(masks)
             if count >= REASON_SAMPLES and count >= REASON_SHARE * len(masks):
@@ -255,20 +259,21 @@ def _reasons(panel: Panel, from_s: float | None) -> tuple[list[Oddity], list[Com
         if len(rows) > REASON_ODD_SHARE * len(told) and len(told) > 1:
             common.append(CommonReason(reason=name, num_gpus=len(rows), of=len(told)))
             continue
-        for row in sorted(rows):
-            others = [share for other, share in told.items() if other != row]
-            found.append(
-                Oddity(
-                    sign=_sign_of(name),
-                    row=row,
-                    value=told[row],
-                    peers=float(np.median(others)) if others else float("nan"),
-                    metric=Metric.THROTTLE_REASONS,
-                    share=told[row],
-                    reason=name,
-                )
-            )
+        found += [_reason(name, row, told) for row in sorted(rows)]
     return found, common
+
+
+def _reason(name: str, row: int, shares: Mapping[int, float]) -> Oddity:
+    others = [share for other, share in shares.items() if other != row]
+    return Oddity(
+        sign=_sign_of(name),
+        row=row,
+        value=shares[row],
+        peers=float(np.median(others)) if others else float("nan"),
+        metric=Metric.THROTTLE_REASONS,
+        share=shares[row],
+        reason=name,
+    )
 
 
 def _sign_of(reason: str) -> Sign:
@@ -366,22 +371,23 @@ def _faults(panel: Panel, from_s: float | None) -> list[Oddity]:
 
 
 def _idle(panel: Panel) -> list[Oddity]:
-    """GPUs that do nothing although the evidence says that they belong to the job whose others work."""
-    if panel.job is None or panel.belongs.sum() < MIN_GPUS:
-        return []
-    rows = np.flatnonzero(panel.idle)
-    if len(rows) > ODD_SHARE * len(panel.gpus):
-        return []
+    """GPUs that do nothing, or little, although the evidence says that they belong to the job whose others work."""
     table = panel.values.get(Metric.UTILISATION)
-    if table is None:
+    if panel.job is None or table is None or panel.belongs.sum() < MIN_GPUS:
+        return []
+    rows = np.flatnonzero(~panel.belongs & (panel.seen > 0))
+    if len(rows) > ODD_SHARE * len(panel.gpus):
         return []
     middle = row_medians(np.where(panel.active, table, np.float32(np.nan)).astype(np.float32))
     peers = float(np.median(middle[panel.belongs]))
-    return [
-        Oddity(sign=Sign.IDLE, row=int(row), value=float(middle[row]), peers=peers, metric=Metric.UTILISATION)
-        for row in rows
-        if np.isfinite(middle[row])
-    ]
+    found = []
+    for row in rows:
+        value = float(middle[row])
+        nothing = bool(panel.idle[row]) and value < LIGHT_UTILISATION
+        if np.isfinite(value) and value < peers:
+            sign = Sign.IDLE if nothing else Sign.WORKS_LESS
+            found.append(Oddity(sign=sign, row=int(row), value=value, peers=peers, metric=Metric.UTILISATION))
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

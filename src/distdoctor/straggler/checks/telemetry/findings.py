@@ -256,7 +256,11 @@ def _nothing_shown(panel: Panel, common: Sequence[CommonReason], num_broken: int
     ]
     outside = int(np.sum(~panel.belongs))
     if outside:
-        parts.append(f"{outside} more were not under load with them and are taken as not part of the job")
+        parts.append(
+            f"{outside} more were not under load with them and are taken as not part of the job"
+            if panel.job is None
+            else f"{outside} more of that job were not under load with them and are not compared"
+        )
     if num_broken:
         parts.append(f"{num_broken:,} broken samples were left out")
     parts.append("telemetry alone cannot prove that no rank is slow")

@@ -49,7 +49,7 @@ def judge(oddities: Sequence[Oddity], panel: Panel) -> tuple[Severity, Confidenc
     a degree where the evidence does not tell which GPUs are one job.
     """
     if any(each.sign is Sign.THROTTLED and each.reason in BY_HARDWARE for each in oddities):
-        alone = panel.belongs.sum() < 2
+        alone = panel.belongs.sum() < 2 or not panel.load_known
         return Severity.WARNING, Confidence.MEDIUM if alone else Confidence.HIGH
     if any(each.sign in (Sign.THROTTLED, Sign.ROW_REMAP) for each in oddities):
         return Severity.WARNING, Confidence.MEDIUM
@@ -132,7 +132,8 @@ def name_of(gpus: Sequence[GpuRef]) -> str:
 def evidence_of(oddity: Oddity, panel: Panel, source: str) -> Evidence:
     """The number beside that of the peers."""
     who = name_of([panel.gpus[oddity.row].gpu])
-    lasting = f" in {oddity.share:.0%} of the time under load" if oddity.share is not None else ""
+    of_time = "of the time under load" if panel.load_known else "of the time"
+    lasting = f" in {oddity.share:.0%} {of_time}" if oddity.share is not None else ""
     match oddity.sign:
         case Sign.THROTTLED | Sign.POWER_CAPPED | Sign.SYNC_BOOST:
             peers = f", the others in {oddity.peers:.0%}" if not math.isnan(oddity.peers) else ""
