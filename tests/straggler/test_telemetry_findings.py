@@ -73,11 +73,27 @@ def test_a_lone_gpu_held_back_by_hardware_is_told_and_not_compared() -> None:
     assert "4 are needed" in reasons_of(outcomes)
 
 
-def test_throttling_that_does_not_last_is_silent() -> None:
-    def now_and_then(times: np.ndarray) -> np.ndarray:
-        return np.where(np.arange(len(times)) % 10 == 0, HW_SLOWDOWN, 0).astype(float)
+def every(nth: int, mask: int) -> Values:
+    return lambda times: np.where(np.arange(len(times)) % nth == 0, mask, 0).astype(float)
 
-    assert not found_in(telemetry_outcomes(telemetry(unlike={3: {Metric.THROTTLE_REASONS: now_and_then}})))
+
+def test_hardware_that_holds_back_one_gpu_now_and_then_is_told_with_less_confidence() -> None:
+    found = only(telemetry_outcomes(telemetry(unlike={3: {Metric.THROTTLE_REASONS: every(6, POWER_BRAKE)}})))
+
+    assert found.title == "GPU 3 of host-a is held back at times: HW power brake"
+    assert (found.severity, found.confidence) == (Severity.WARNING, Confidence.MEDIUM)
+    assert any("in 17% of the time under load, the others in 0%" in each.text for each in found.evidence)
+
+
+def test_a_few_samples_of_throttling_and_those_that_others_have_too_are_silent() -> None:
+    assert not found_in(
+        telemetry_outcomes(telemetry(unlike={3: {Metric.THROTTLE_REASONS: every(15, HW_SLOWDOWN)}}))
+    )
+    everybody: Mapping[Metric, Values] = {Metric.THROTTLE_REASONS: every(20, HW_SLOWDOWN)}
+    unlike: Unlike = {3: {Metric.THROTTLE_REASONS: every(6, HW_SLOWDOWN)}}
+    (outcome,) = telemetry_outcomes(telemetry(everybody=everybody, unlike=unlike))
+    assert isinstance(outcome, Passed)
+    assert "they differ in HW slowdown (5% to 17% of the time)" in outcome.detail
 
 
 def test_the_drivers_thermal_slowdown_is_medium() -> None:
@@ -143,6 +159,47 @@ def test_without_a_job_in_the_evidence_comparisons_are_weaker() -> None:
 
     assert found.confidence is Confidence.LOW
     assert "does not tell which GPUs are one job" in found.explanation
+
+
+def test_two_groups_by_clock_are_told_with_the_hosts_of_the_slower_one() -> None:
+    slow: Mapping[Metric, Values] = {Metric.SM_CLOCK: 1200, Metric.POWER: 420}
+    found = only(telemetry_outcomes(telemetry(16, unlike=dict.fromkeys(range(8, 16), slow))))
+
+    assert re.fullmatch(r"8 of 16 GPUs run at 1[12]\d\d MHz, the others at 17\d\d MHz", found.title)
+    assert (found.severity, found.confidence) == (Severity.WARNING, Confidence.LOW)
+    assert found.scope.hosts == ("host-b",)
+    assert gpus_named(found) == [("host-b", index) for index in range(8)]
+    assert any("all of host-b" in each.text for each in found.evidence)
+
+
+@pytest.mark.parametrize("slow", [range(5, 8), range(2, 8)])
+def test_two_groups_by_clock_within_a_host_name_no_host(slow: range) -> None:
+    found = only(telemetry_outcomes(telemetry(unlike={gpu: {Metric.SM_CLOCK: 900} for gpu in slow})))
+
+    assert found.title.startswith(f"{len(slow)} of 8 GPUs run at ")
+    assert found.scope.hosts == ()
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        {Metric.SM_CLOCK: 1400, Metric.POWER: 690, Metric.SM_ACTIVE: 0.65},
+        {Metric.SM_CLOCK: 1200, Metric.POWER: 300, Metric.SM_ACTIVE: 0.3},
+    ],
+    ids=["more work", "less work"],
+)
+def test_two_groups_whose_clocks_follow_their_work_are_a_weak_lead(work: Mapping[Metric, Values]) -> None:
+    export = telemetry(16, everybody={Metric.POWER: 540}, unlike=dict.fromkeys(range(8, 16), work))
+    (found,) = found_in(telemetry_outcomes(export))
+
+    assert (found.severity, found.confidence) == (Severity.INFO, Confidence.LOW)
+    assert "work" in found.explanation
+
+
+def test_clocks_of_two_groups_that_lie_close_are_silent() -> None:
+    (outcome,) = telemetry_outcomes(telemetry(unlike={gpu: {Metric.SM_CLOCK: 1640} for gpu in range(4)}))
+
+    assert isinstance(outcome, Passed)
 
 
 def test_a_gpu_that_idles_within_the_job_is_a_lead() -> None:
@@ -336,7 +393,22 @@ def test_low_clocks_while_idle_are_no_fault() -> None:
 def test_half_of_the_gpus_unlike_the_others_is_a_kind_of_work() -> None:
     stages: Unlike = {gpu: {Metric.POWER: 450, Metric.SM_ACTIVE: 0.4} for gpu in range(8, 16)}
 
-    assert not found_in(telemetry_outcomes(telemetry(16, unlike=stages)))
+    (outcome,) = telemetry_outcomes(telemetry(16, unlike=stages))
+    assert isinstance(outcome, Passed)
+    assert "are alike in SM clock, throttle reasons, temperature over" in outcome.detail
+    assert re.search(
+        r"they differ in SM activity \(\d\d % to \d\d %\), power \(\d+ W to \d+ W\)", outcome.detail
+    )
+
+
+def test_a_clock_that_is_low_at_times_is_not_called_alike() -> None:
+    metrics = (Metric.SM_CLOCK, Metric.UTILISATION)
+    late: Unlike = {3: {Metric.SM_CLOCK: from_time(BEGIN_S + 1440, 1755, 900)}}
+    (outcome,) = telemetry_outcomes(telemetry(unlike=late, metrics=metrics))
+
+    assert isinstance(outcome, Passed)
+    assert "alike in" not in outcome.detail
+    assert "they differ in SM clock at times (GPU 3 of host-a in 20% of the time)" in outcome.detail
 
 
 def test_clocks_that_differ_by_five_per_cent_are_silent() -> None:

@@ -13,10 +13,17 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
-from distdoctor.straggler.analysis.peer_median import MAX_LEFT_OUT, median_of_others, row_medians
+from distdoctor.straggler.analysis.peer_median import row_medians
+from distdoctor.straggler.analysis.telemetry.alike import (
+    Levels,
+    TwoGroups,
+    levels_of,
+    two_clock_groups,
+)
 from distdoctor.straggler.analysis.telemetry.counter_growth import growth
 from distdoctor.straggler.analysis.telemetry.gpu_panel import OneGpu, Panel
 from distdoctor.straggler.analysis.telemetry.job_time import LIGHT_UTILISATION, MIN_BINS, MIN_GPUS
+from distdoctor.straggler.analysis.telemetry.others import others_of, relative_to_others
 from distdoctor.straggler.analysis.telemetry.xids import xids_that_came_up
 from distdoctor.straggler.facts.telemetry import Metric
 
@@ -53,6 +60,9 @@ FAULTS = BY_HARDWARE | {"SW thermal slowdown"}
 # A reason lasts when it is there in this share of the samples under load, and in so many of them. Our own thresholds.
 REASON_SHARE = 0.25
 REASON_SAMPLES = 10
+# Hardware that holds back one GPU and none of its peers tells something much sooner. Our own thresholds.
+RARE_SHARE = 0.05
+RARE_PEERS = 0.01
 # It is odd on at most this share of the GPUs: on more it is how they all run.
 REASON_ODD_SHARE = 0.5
 
@@ -146,22 +156,6 @@ def enough(panel: Panel, *, from_s: float | None = None) -> str | None:
     return None
 
 
-def relative_to_others(table: NDArray[np.float32], use: NDArray[np.bool_]) -> NDArray[np.float32]:
-    """(gpus, bins): value over the median of the others in the same bin; NaN where either is missing."""
-    block = np.where(use, table, np.float32(np.nan)).astype(np.float32)
-    others = _others(block)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        ratio = block / others
-    ratio[~np.isfinite(ratio)] = np.nan
-    return np.asarray(ratio)
-
-
-def _others(block: NDArray[np.float32]) -> NDArray[np.float32]:
-    if len(block) <= MAX_LEFT_OUT:
-        return median_of_others(block)
-    return np.broadcast_to(row_medians(np.ascontiguousarray(block.T)), block.shape)
-
-
 def _after(panel: Panel, from_s: float | None) -> NDArray[np.bool_]:
     begins = panel.begin_s + panel.width_s * np.arange(len(panel.active))
     return np.asarray(begins >= from_s) if from_s is not None else np.ones(len(begins), dtype=bool)
@@ -220,7 +214,7 @@ def _hot(panel: Panel, working: NDArray[np.bool_]) -> list[Oddity]:
     if table is None:
         return []
     block = np.where(working, table, np.float32(np.nan)).astype(np.float32)
-    above = block - _others(block)
+    above = block - others_of(block)
     middle = row_medians(block)
     # As a share of the floor, so that the rule for ratios holds: 1 + excess / 10 C.
     rows = _odd_rows(np.asarray(1 + above / np.float32(TEMPERATURE_FLOOR_C)), 1.0, +1)
@@ -240,6 +234,7 @@ def _hot(panel: Panel, working: NDArray[np.bool_]) -> list[Oddity]:
 def _reasons(panel: Panel, from_s: float | None) -> tuple[list[Oddity], list[CommonReason]]:
     """Reasons that last on few GPUs, and those that last on many."""
     shares: dict[str, dict[int, float]] = {name: {} for name in REASONS}
+    counts: dict[str, dict[int, int]] = {name: {} for name in REASONS}
     lasting: dict[str, set[int]] = {name: set() for name in REASONS}
     for row, one in enumerate(panel.gpus):
         masks = _under_load(panel, one, Metric.THROTTLE_REASONS, from_s)[1].astype(np.int64)
@@ -250,7 +245,7 @@ def _reasons(panel: Panel, from_s: float | None) -> tuple[list[Oddity], list[Com
             if name not in FAULTS and not (panel.belongs[row] and panel.load_known):
                 continue
             count = int(np.sum((masks & bit) != 0))
-            shares[name][row] = count / len(masks)
+            shares[name][row], counts[name][row] = count / len(masks), count
             if count >= REASON_SAMPLES and count >= REASON_SHARE * len(masks):
                 lasting[name].add(row)
     found, common = [], []
@@ -259,8 +254,45 @@ def _reasons(panel: Panel, from_s: float | None) -> tuple[list[Oddity], list[Com
         if len(rows) > REASON_ODD_SHARE * len(told) and len(told) > 1:
             common.append(CommonReason(reason=name, num_gpus=len(rows), of=len(told)))
             continue
-        found += [_reason(name, row, told) for row in sorted(rows)]
+        rare = _rare(told, counts[name]) if name in BY_HARDWARE else set()
+        found += [_reason(name, row, told) for row in sorted(rows | rare)]
     return found, common
+
+
+def _rare(shares: Mapping[int, float], counts: Mapping[int, int]) -> set[int]:
+    """GPUs that have a reason now and then which nearly none of the others has."""
+    rows = {row for row, share in shares.items() if share >= RARE_SHARE and counts[row] >= REASON_SAMPLES}
+    others = [share for row, share in shares.items() if row not in rows]
+    is_odd = len(shares) >= MIN_GPUS and len(rows) <= ODD_SHARE * len(shares)
+    return rows if is_odd and np.median(others) <= RARE_PEERS else set()
+
+
+def reasons_that_differ(panel: Panel, from_s: float | None) -> dict[str, tuple[float, float]]:
+    """Reasons that some GPUs under load have more often than others: the least and the largest share of samples."""
+    shares: dict[str, list[float]] = {name: [] for name in REASONS}
+    for row in np.flatnonzero(panel.belongs):
+        masks = _under_load(panel, panel.gpus[row], Metric.THROTTLE_REASONS, from_s)[1].astype(np.int64)
+        if len(masks):
+            for name, bit in REASONS.items():
+                shares[name].append(float(np.mean((masks & bit) != 0)))
+    return {
+        name: (min(told), max(told))
+        for name, told in shares.items()
+        if told and max(told) - min(told) >= RARE_SHARE
+    }
+
+
+def levels(panel: Panel, from_s: float | None) -> dict[Metric, Levels]:
+    """How far the GPUs under load are apart in what is compared."""
+    working = panel.working & _after(panel, from_s)
+    return levels_of(panel, working, FLOORS, {Metric.TEMPERATURE: TEMPERATURE_FLOOR_C})
+
+
+def clock_groups(panel: Panel, from_s: float | None) -> TwoGroups | None:
+    """GPUs under load in two groups by their clock, where they can be compared."""
+    if enough(panel, from_s=from_s) is not None:
+        return None
+    return two_clock_groups(panel, panel.working & _after(panel, from_s))
 
 
 def _reason(name: str, row: int, shares: Mapping[int, float]) -> Oddity:

@@ -8,6 +8,7 @@ import numpy as np
 
 from distdoctor.report.checking import Found, NotSeen, Outcome, Passed, Unread
 from distdoctor.report.model import Action, Confidence, Evidence, Fault, Scope, Severity, SkipCause, Team
+from distdoctor.straggler.analysis.telemetry.alike import ODD_TIME_SHARE
 from distdoctor.straggler.analysis.telemetry.gpu_panel import OneGpu, Panel, gpus_of, panels_of
 from distdoctor.straggler.analysis.telemetry.unlike_gpus import (
     BY_HARDWARE,
@@ -17,11 +18,15 @@ from distdoctor.straggler.analysis.telemetry.unlike_gpus import (
     Oddity,
     Sign,
     changes,
+    clock_groups,
     common_change,
     enough,
+    levels,
     odd_gpus,
+    reasons_that_differ,
 )
 from distdoctor.straggler.checks.telemetry import words
+from distdoctor.straggler.checks.telemetry.clock_groups import two_groups_finding
 from distdoctor.straggler.facts.telemetry import Metric, Telemetry
 from distdoctor.units import format_seconds
 
@@ -34,6 +39,16 @@ MIN_SEEN = 0.5
 MAX_NAMED = 4
 # Findings of one export; more are a kind of job that these rules do not know.
 MAX_FINDINGS = 16
+
+# What is compared, in the order in which it is told.
+COMPARED = (
+    Metric.SM_CLOCK,
+    Metric.THROTTLE_REASONS,
+    Metric.SM_ACTIVE,
+    Metric.TENSOR_ACTIVE,
+    Metric.POWER,
+    Metric.TEMPERATURE,
+)
 
 HOW = (
     "export SM clock, power, temperature, utilisation and throttle reasons of all GPUs of the job over some minutes "
@@ -86,6 +101,9 @@ def _of_panel(panel: Panel, source: str, around_s: float | None, num_broken: int
         for each in common
         if each.reason in BY_HARDWARE or "thermal" in each.reason
     ]
+    groups = clock_groups(panel, around_s)
+    if groups is not None:
+        outcomes.append(two_groups_finding(panel, groups, source))
     if around_s is not None:
         outcomes += _fell_together(panel, around_s, source)
     if reason is not None:
@@ -100,7 +118,7 @@ def _of_panel(panel: Panel, source: str, around_s: float | None, num_broken: int
             _not_seen("neither SM clocks nor throttle reasons were exported", what="clocks of GPUs")
         )
     if not any(isinstance(each, Found) for each in outcomes):
-        outcomes.append(Passed(detail=_nothing_shown(panel, common, num_broken)))
+        outcomes.append(Passed(detail=_nothing_shown(panel, common, num_broken, around_s)))
     return outcomes
 
 
@@ -231,24 +249,19 @@ def _fell_together(panel: Panel, around_s: float, source: str) -> list[Found]:
     ]
 
 
-def _nothing_shown(panel: Panel, common: Sequence[CommonReason], num_broken: int) -> str:
+def _nothing_shown(
+    panel: Panel, common: Sequence[CommonReason], num_broken: int, around_s: float | None
+) -> str:
     num = int(panel.belongs.sum())
     seconds = float(panel.active.sum()) * panel.width_s
-    compared = [
-        name
-        for metric, name in (
-            (Metric.SM_CLOCK, "SM clock"),
-            (Metric.THROTTLE_REASONS, "throttle reasons"),
-            (Metric.SM_ACTIVE, "SM activity"),
-            (Metric.POWER, "power"),
-            (Metric.TEMPERATURE, "temperature"),
-        )
-        if metric in _recorded(panel)
-    ]
+    alike, unlike = _alike(panel, around_s)
     parts = [
         f"not shown by telemetry: {num} {panel.model or 'GPUs of unknown model'}{'' if panel.job is None else f' of {panel.job}'} "
-        f"are alike in {', '.join(compared) or 'errors'} over {format_seconds(seconds)} under load"
+        + (f"are alike in {', '.join(alike)}" if alike else "were compared")
+        + f" over {format_seconds(seconds)} under load"
     ]
+    if unlike:
+        parts.append(f"they differ in {', '.join(unlike)}, and none stands out for long from all others")
     parts += [
         f"{each.reason} on {each.num_gpus} of {each.of}, normal under full load"
         for each in common
@@ -265,6 +278,32 @@ def _nothing_shown(panel: Panel, common: Sequence[CommonReason], num_broken: int
         parts.append(f"{num_broken:,} broken samples were left out")
     parts.append("telemetry alone cannot prove that no rank is slow")
     return "; ".join(parts)
+
+
+def _alike(panel: Panel, around_s: float | None) -> tuple[list[str], list[str]]:
+    """Names of metrics in which the GPUs are alike, and those in which they are not with how far they are apart."""
+    found = levels(panel, around_s)
+    alike, unlike = [], []
+    for metric in COMPARED:
+        if metric is Metric.THROTTLE_REASONS and metric in _recorded(panel):
+            differ = reasons_that_differ(panel, around_s)
+            if not differ:
+                alike.append("throttle reasons")
+            unlike += [
+                f"{name} ({low:.0%} to {high:.0%} of the time)" for name, (low, high) in differ.items()
+            ]
+        elif metric in found:
+            told, name = found[metric], words.metric_name(metric)
+            if not told.is_alike:
+                unlike.append(
+                    f"{name} ({words.number(metric, told.low)} to {words.number(metric, told.high)})"
+                )
+            elif told.odd_share >= ODD_TIME_SHARE:
+                who = words.name_of([panel.gpus[told.odd_row].gpu])
+                unlike.append(f"{name} at times ({who} in {told.odd_share:.0%} of the time)")
+            else:
+                alike.append(name)
+    return alike, unlike
 
 
 def _outside(panel: Panel, around_s: float | None) -> str | None:

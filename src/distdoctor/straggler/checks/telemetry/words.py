@@ -10,7 +10,13 @@ from distdoctor.report.model import Action, Confidence, Evidence, GpuRef, Severi
 from distdoctor.report.names import short_host
 from distdoctor.straggler.analysis.peer_median import row_medians
 from distdoctor.straggler.analysis.telemetry.gpu_panel import Panel
-from distdoctor.straggler.analysis.telemetry.unlike_gpus import BY_HARDWARE, Change, Oddity, Sign
+from distdoctor.straggler.analysis.telemetry.unlike_gpus import (
+    BY_HARDWARE,
+    REASON_SHARE,
+    Change,
+    Oddity,
+    Sign,
+)
 from distdoctor.straggler.facts.telemetry import Metric
 from distdoctor.units import fold_ints
 
@@ -48,7 +54,10 @@ def judge(oddities: Sequence[Oddity], panel: Panel) -> tuple[Severity, Confidenc
     High only where hardware itself reports that it is held back. What rests on a comparison with peers is weaker by
     a degree where the evidence does not tell which GPUs are one job.
     """
-    if any(each.sign is Sign.THROTTLED and each.reason in BY_HARDWARE for each in oddities):
+    by_hardware = [each for each in oddities if each.sign is Sign.THROTTLED and each.reason in BY_HARDWARE]
+    if by_hardware and not any(_lasts(each) for each in by_hardware):
+        return Severity.WARNING, Confidence.MEDIUM
+    if by_hardware:
         alone = panel.belongs.sum() < 2 or not panel.load_known
         return Severity.WARNING, Confidence.MEDIUM if alone else Confidence.HIGH
     if any(each.sign in (Sign.THROTTLED, Sign.ROW_REMAP) for each in oddities):
@@ -58,6 +67,10 @@ def judge(oddities: Sequence[Oddity], panel: Panel) -> tuple[Severity, Confidenc
     if _compared_is_firm(oddities, panel):
         return Severity.WARNING, Confidence.MEDIUM if panel.job is not None else Confidence.LOW
     return Severity.INFO, Confidence.LOW
+
+
+def _lasts(oddity: Oddity) -> bool:
+    return oddity.share is None or oddity.share >= REASON_SHARE
 
 
 def _compared_is_firm(oddities: Sequence[Oddity], panel: Panel) -> bool:
@@ -98,7 +111,7 @@ def title(oddities: Sequence[Oddity], gpus: Sequence[GpuRef]) -> str:
     several = len(gpus) > 1
     is_, has, works = ("are", "have", "work") if several else ("is", "has", "works")
     what = {
-        Sign.THROTTLED: f"{is_} held back: {worst.reason}",
+        Sign.THROTTLED: f"{is_} held back{'' if _lasts(worst) else ' at times'}: {worst.reason}",
         Sign.POWER_CAPPED: f"{is_} held back by a power cap, the others are not",
         Sign.SYNC_BOOST: f"{is_} tied to the clock of another GPU (sync boost)",
         Sign.LOW_CLOCK: f"{'run' if several else 'runs'} at {_value(worst)}, the others at {_peers(worst)}",
@@ -108,7 +121,7 @@ def title(oddities: Sequence[Oddity], gpus: Sequence[GpuRef]) -> str:
         Sign.WORKS_MORE: f"{works} while the others seem to wait",
         Sign.WORKS_LESS: f"{'do' if several else 'does'} less than the others",
         Sign.IDLE: f"{is_} idle while the others of the job are busy",
-        Sign.LINK_ERRORS: f"{'count' if several else 'counts'} {_name(worst.metric)}, the others do not",
+        Sign.LINK_ERRORS: f"{'count' if several else 'counts'} {metric_name(worst.metric)}, the others do not",
         Sign.XID: f"{has} reported Xid {worst.value:.0f}",
         Sign.ROW_REMAP: f"{has} a failed row remap",
     }[worst.sign]
@@ -146,12 +159,12 @@ def evidence_of(oddity: Oddity, panel: Panel, source: str) -> Evidence:
         case Sign.ROW_REMAP:
             text = f"{who}: the driver says that remapping of a memory row failed"
         case Sign.LINK_ERRORS:
-            text = (
-                f"{who}: {oddity.value:.0f} {_name(oddity.metric)} meanwhile, the others {oddity.peers:.0f}"
-            )
+            text = f"{who}: {oddity.value:.0f} {metric_name(oddity.metric)} meanwhile, the others {oddity.peers:.0f}"
         case _:
             beyond = f" (unlike them{lasting})" if lasting else ""
-            text = f"{who}: {_name(oddity.metric)} {_value(oddity)}, the others {_peers(oddity)}{beyond}"
+            text = (
+                f"{who}: {metric_name(oddity.metric)} {_value(oddity)}, the others {_peers(oddity)}{beyond}"
+            )
     return Evidence(
         text=text,
         value=round(oddity.value, 3),
@@ -167,7 +180,7 @@ def change_evidence(change: Change, panel: Panel, source: str) -> Evidence:
     who = name_of([panel.gpus[change.row].gpu])
     return Evidence(
         text=(
-            f"{who}: {_name(change.metric)} was {change.before:.0%} of the others' before that time and is "
+            f"{who}: {metric_name(change.metric)} was {change.before:.0%} of the others' before that time and is "
             f"{change.after:.0%} after it"
         ),
         value=round(change.after, 3),
@@ -246,19 +259,21 @@ def actions(oddities: Sequence[Oddity], gpus: Sequence[GpuRef]) -> tuple[Action,
     )
 
 
-def _name(metric: Metric) -> str:
+def metric_name(metric: Metric) -> str:
+    """ "SM clock"."""
     return _NAMES[metric][0] if metric in _NAMES else metric.value
 
 
-def _number(metric: Metric, value: float) -> str:
+def number(metric: Metric, value: float) -> str:
+    """ "1755 MHz", of metrics that have a name here."""
     _, unit = _NAMES[metric]
-    number = f"{100 * value:.0f}" if metric in _FRACTIONS else f"{value:.0f}"
-    return f"{number} {unit}".strip()
+    digits = f"{100 * value:.0f}" if metric in _FRACTIONS else f"{value:.0f}"
+    return f"{digits} {unit}".strip()
 
 
 def _value(oddity: Oddity) -> str:
-    return _number(oddity.metric, oddity.value) if oddity.metric in _NAMES else f"{oddity.value:.0f}"
+    return number(oddity.metric, oddity.value) if oddity.metric in _NAMES else f"{oddity.value:.0f}"
 
 
 def _peers(oddity: Oddity) -> str:
-    return _number(oddity.metric, oddity.peers) if oddity.metric in _NAMES else f"{oddity.peers:.0f}"
+    return number(oddity.metric, oddity.peers) if oddity.metric in _NAMES else f"{oddity.peers:.0f}"
