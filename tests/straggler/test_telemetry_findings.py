@@ -621,16 +621,54 @@ def test_of_several_counters_of_heat_the_larger_counts() -> None:
     assert found.title == "GPU 2 of host-a is held back by heat in 70% of the time"
 
 
-def test_a_gpu_that_stopped_reporting_is_named_as_not_seen() -> None:
-    whole = telemetry()
-    cut = tuple(
-        replace(each, utc_s=each.utc_s[:30], values=each.values[:30]) if each.gpu.index == 5 else each
+def cut(export: Telemetry, gpus: Sequence[int], end: int) -> Telemetry:
+    parts = (
+        replace(each, utc_s=each.utc_s[:end], values=each.values[:end]) if each.gpu.index in gpus else each
+        for each in export.series
+    )
+    return replace(export, series=tuple(parts))
+
+
+def test_a_gpu_whose_samples_stop_is_a_lead_and_not_called_alike() -> None:
+    outcomes = telemetry_outcomes(cut(telemetry(), [5], 40))
+
+    found = only(outcomes)
+    assert found.title == "GPU 5 of host-a: samples stop, those of the others go on"
+    assert (found.severity, found.confidence) == (Severity.INFO, Confidence.LOW)
+    assert any(
+        "last sample at 2023-11-14" in each.text and "go on for 2" in each.text for each in found.evidence
+    )
+    assert "GPU 5 of host-a: samples in less than half" in reasons_of(outcomes)
+
+
+def test_a_host_that_is_lost_is_one_lead() -> None:
+    whole = telemetry(40)
+    lost = tuple(
+        replace(each, utc_s=each.utc_s[:60], values=each.values[:60]) if each.gpu.host == "host-c" else each
         for each in whole.series
     )
-    outcomes = telemetry_outcomes(replace(whole, series=cut))
+    found = only(telemetry_outcomes(replace(whole, series=lost)))
+
+    assert found.title.startswith("GPUs 0-7 of host-c: samples stop")
+    assert found.scope.hosts == ("host-c",)
+
+
+def test_samples_that_stop_for_most_gpus_or_at_the_very_end_are_silent() -> None:
+    for export in (cut(telemetry(), [5], 112), cut(telemetry(), range(4), 60)):
+        assert not found_in(telemetry_outcomes(export))
+
+
+def test_gpus_with_few_samples_are_not_counted_as_alike() -> None:
+    whole = telemetry()
+    sparse = tuple(
+        replace(each, utc_s=each.utc_s[::8], values=each.values[::8]) if each.gpu.index == 5 else each
+        for each in whole.series
+    )
+    outcomes = telemetry_outcomes(replace(whole, series=sparse))
 
     assert "GPU 5 of host-a: samples in less than half" in reasons_of(outcomes)
-    assert not found_in(outcomes)
+    (passed,) = [each for each in outcomes if isinstance(each, Passed)]
+    assert "7 NVIDIA H100" in passed.detail
 
 
 def test_without_clocks_and_reasons_their_lack_is_told() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from distdoctor.report.checking import Found, NotSeen, Outcome, Passed, Unread
 from distdoctor.report.model import Action, Confidence, Evidence, Fault, Scope, Severity, SkipCause, Team
 from distdoctor.straggler.analysis.telemetry.alike import ODD_TIME_SHARE
+from distdoctor.straggler.analysis.telemetry.gone import gone_gpus
 from distdoctor.straggler.analysis.telemetry.gpu_panel import OneGpu, Panel, gpus_of, panels_of
 from distdoctor.straggler.analysis.telemetry.unlike_gpus import (
     BY_HARDWARE,
@@ -27,6 +28,7 @@ from distdoctor.straggler.analysis.telemetry.unlike_gpus import (
 )
 from distdoctor.straggler.checks.telemetry import words
 from distdoctor.straggler.checks.telemetry.clock_groups import two_groups_finding
+from distdoctor.straggler.checks.telemetry.gone import gone_findings
 from distdoctor.straggler.facts.telemetry import Metric, Telemetry
 from distdoctor.units import format_seconds
 
@@ -104,6 +106,7 @@ def _of_panel(panel: Panel, source: str, around_s: float | None, num_broken: int
     groups = clock_groups(panel, around_s)
     if groups is not None:
         outcomes.append(two_groups_finding(panel, groups, source))
+    outcomes += gone_findings(panel, gone_gpus(panel, from_s=around_s), source)
     if around_s is not None:
         outcomes += _fell_together(panel, around_s, source)
     if reason is not None:
@@ -252,7 +255,7 @@ def _fell_together(panel: Panel, around_s: float, source: str) -> list[Found]:
 def _nothing_shown(
     panel: Panel, common: Sequence[CommonReason], num_broken: int, around_s: float | None
 ) -> str:
-    num = int(panel.belongs.sum())
+    num = int(np.sum(panel.belongs & (panel.seen >= MIN_SEEN)))
     seconds = float(panel.active.sum()) * panel.width_s
     alike, unlike = _alike(panel, around_s)
     parts = [
