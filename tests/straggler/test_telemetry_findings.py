@@ -129,6 +129,42 @@ def test_a_culprit_among_waiting_victims_is_a_lead() -> None:
     assert "step times decide" in found.explanation
 
 
+@pytest.mark.parametrize(("clock", "mask"), [(1740, 0), (1590, 0), (1590, SW_POWER_CAP)])
+def test_a_culprit_that_clocks_lower_because_it_works_is_told_as_such(clock: float, mask: int) -> None:
+    waiting: Mapping[Metric, Values] = {Metric.POWER: 380, Metric.SM_ACTIVE: 0.25, Metric.SM_CLOCK: 1965}
+    working: Unlike = {
+        6: {
+            Metric.POWER: 690,
+            Metric.SM_ACTIVE: 0.7,
+            Metric.SM_CLOCK: clock,
+            Metric.THROTTLE_REASONS: mask,
+        }
+    }
+    found = only(telemetry_outcomes(telemetry(everybody=waiting, unlike=working)))
+
+    assert found.title == "GPU 6 of host-a works while the others seem to wait"
+    assert (found.severity, found.confidence) == (Severity.WARNING, Confidence.MEDIUM)
+    assert any("SM clock" in each.text for each in found.evidence)
+
+
+def test_a_power_cap_is_told_before_the_low_clock_that_it_causes() -> None:
+    unlike: Unlike = {5: {Metric.THROTTLE_REASONS: SW_POWER_CAP, Metric.POWER: 450, Metric.SM_CLOCK: 1300}}
+    found = only(telemetry_outcomes(telemetry(unlike=unlike)))
+
+    assert found.title == "GPU 5 of host-a is held back by a power cap, the others are not"
+    assert found.severity is Severity.WARNING
+
+
+def test_the_strongest_sign_is_the_title() -> None:
+    """The clock is a little low, which is a weak lead; the Xid is not."""
+    everybody: Mapping[Metric, Values] = {Metric.XID: 0}
+    unlike: Unlike = {2: {Metric.XID: from_time(BEGIN_S + 600, 0, 79), Metric.SM_CLOCK: 1560}}
+    found = only(telemetry_outcomes(telemetry(everybody=everybody, unlike=unlike)))
+
+    assert found.title == "GPU 2 of host-a has reported Xid 79"
+    assert found.severity is Severity.WARNING
+
+
 def test_by_power_alone_a_culprit_is_a_weak_lead() -> None:
     waiting: Mapping[Metric, Values] = {Metric.POWER: 430}
     metrics = (Metric.POWER, Metric.UTILISATION, Metric.SM_CLOCK)

@@ -10,6 +10,7 @@ from distdoctor.report.names import short_host
 from distdoctor.straggler.analysis.telemetry.alike import WORK_DIFFERS, TwoGroups
 from distdoctor.straggler.analysis.telemetry.gpu_panel import Panel
 from distdoctor.straggler.checks.telemetry import words
+from distdoctor.straggler.checks.telemetry.judging import FIRM_CLOCK
 from distdoctor.straggler.facts.telemetry import Metric
 
 # Hosts that are named in a sentence.
@@ -60,7 +61,7 @@ def _is_firm(panel: Panel, groups: TwoGroups) -> bool:
     """Slower for no reason of work: they draw no more power, and are no less active. Models may differ when untold."""
     works_more = groups.slow_power >= 1 + WORK_DIFFERS
     works_less = groups.slow_activity <= 1 - WORK_DIFFERS
-    far = groups.slow_mhz < words.FIRM_CLOCK * groups.fast_mhz
+    far = groups.slow_mhz < FIRM_CLOCK * groups.fast_mhz
     return far and not works_more and not works_less and panel.model is not None
 
 

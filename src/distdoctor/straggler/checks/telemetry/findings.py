@@ -29,6 +29,7 @@ from distdoctor.straggler.analysis.telemetry.unlike_gpus import (
 from distdoctor.straggler.checks.telemetry import words
 from distdoctor.straggler.checks.telemetry.clock_groups import two_groups_finding
 from distdoctor.straggler.checks.telemetry.gone import gone_findings
+from distdoctor.straggler.checks.telemetry.judging import judge, lower_limit, strongest_first
 from distdoctor.straggler.facts.telemetry import Metric, Telemetry
 from distdoctor.units import format_seconds
 
@@ -132,6 +133,7 @@ def _found(
     by_row: dict[int, list[Oddity]] = {}
     for each in oddities:
         by_row.setdefault(each.row, []).append(each)
+    by_row = {row: strongest_first(of_gpu, panel) for row, of_gpu in by_row.items()}
     together: dict[tuple[str | int, Sign, str | None], list[int]] = {}
     for row, of_gpu in by_row.items():
         host = panel.gpus[row].gpu.host
@@ -152,11 +154,11 @@ def _one_finding(
 ) -> Found:
     first_row, first = next(iter(by_row.items()))
     gpus = [panel.gpus[row].gpu for row in by_row]
-    judged = [words.judge(each, panel) for each in by_row.values()]
+    judged = [judge(each, panel) for each in by_row.values()]
     severity = Severity.WARNING if any(s is Severity.WARNING for s, _ in judged) else Severity.INFO
     rank = [Confidence.LOW, Confidence.MEDIUM, Confidence.HIGH]
     evidence = [words.evidence_of(each, panel, source) for of_gpu in by_row.values() for each in of_gpu]
-    limit = words.lower_limit(panel, first_row)
+    limit = lower_limit(panel, first_row)
     if limit is not None:
         evidence.append(
             Evidence(

@@ -6,31 +6,15 @@ import math
 import shlex
 from collections.abc import Sequence
 
-from distdoctor.report.model import Action, Confidence, Evidence, GpuRef, Severity, Team
+from distdoctor.report.model import Action, Evidence, GpuRef, Team
 from distdoctor.report.names import short_host
-from distdoctor.straggler.analysis.peer_median import row_medians
 from distdoctor.straggler.analysis.telemetry.gpu_panel import Panel
-from distdoctor.straggler.analysis.telemetry.unlike_gpus import (
-    BY_HARDWARE,
-    REASON_SHARE,
-    Change,
-    Oddity,
-    Sign,
-)
+from distdoctor.straggler.analysis.telemetry.unlike_gpus import Change, Oddity, Sign
+from distdoctor.straggler.checks.telemetry.judging import FRACTIONS, lasts
 from distdoctor.straggler.facts.telemetry import Metric
 from distdoctor.units import fold_ints
 
 THRESHOLDS = "the other GPUs of this model and job; our own thresholds"
-
-# Xids that the application causes (NVIDIA's Xid catalogue: 13, 31, 43, 45, 68, 69): no fault of the GPU by themselves.
-APPLICATION_XIDS = frozenset((13, 31, 43, 45, 68, 69))
-
-# Of one limit to another: less is rounding.
-_LIMIT_SHARE = 0.98
-
-# A clock below this share of the peers' is a warning, above it a lead: clocks of healthy GPUs differ by some per cent,
-# and among many one stands out. Our own threshold.
-FIRM_CLOCK = 0.85
 
 # "GPU-" and the eight digits of a UUID that people compare.
 UUID_BEGIN = 12
@@ -45,63 +29,6 @@ _NAMES = {
     Metric.NVLINK_ERRORS: ("NVLink errors", ""),
     Metric.PCIE_REPLAYS: ("PCIe replays", ""),
 }
-_FRACTIONS = frozenset((Metric.SM_ACTIVE, Metric.TENSOR_ACTIVE))
-
-
-def judge(oddities: Sequence[Oddity], panel: Panel) -> tuple[Severity, Confidence]:
-    """How bad and how sure, from all that is odd of one GPU.
-
-    High only where hardware itself reports that it is held back. What rests on a comparison with peers is weaker by
-    a degree where the evidence does not tell which GPUs are one job.
-    """
-    by_hardware = [each for each in oddities if each.sign is Sign.THROTTLED and each.reason in BY_HARDWARE]
-    if by_hardware and not any(_lasts(each) for each in by_hardware):
-        return Severity.WARNING, Confidence.MEDIUM
-    if by_hardware:
-        alone = panel.belongs.sum() < 2 or not panel.load_known
-        return Severity.WARNING, Confidence.MEDIUM if alone else Confidence.HIGH
-    if any(each.sign in (Sign.THROTTLED, Sign.ROW_REMAP) for each in oddities):
-        return Severity.WARNING, Confidence.MEDIUM
-    if any(each.sign is Sign.XID and int(each.value) not in APPLICATION_XIDS for each in oddities):
-        return Severity.WARNING, Confidence.MEDIUM
-    if _compared_is_firm(oddities, panel):
-        return Severity.WARNING, Confidence.MEDIUM if panel.job is not None else Confidence.LOW
-    return Severity.INFO, Confidence.LOW
-
-
-def _lasts(oddity: Oddity) -> bool:
-    return oddity.share is None or oddity.share >= REASON_SHARE
-
-
-def _compared_is_firm(oddities: Sequence[Oddity], panel: Panel) -> bool:
-    signs = {each.sign for each in oddities}
-    more = {each.metric for each in oddities if each.sign is Sign.WORKS_MORE}
-    less = {each.metric for each in oddities if each.sign is Sign.WORKS_LESS}
-    if Sign.HELD_BY_HEAT in signs or any(
-        each.sign is Sign.LINK_ERRORS and each.metric is Metric.NVLINK_ERRORS for each in oddities
-    ):
-        return True
-    if Sign.LOW_CLOCK in signs:
-        # A GPU that does little for want of work may clock low; one that is active and slow is held.
-        low = any(each.sign is Sign.LOW_CLOCK and each.value < FIRM_CLOCK * each.peers for each in oddities)
-        return low and not less & _FRACTIONS
-    if Sign.POWER_CAPPED in signs and lower_limit(panel, oddities[0].row) is not None:
-        return True
-    return bool(more & _FRACTIONS) and Metric.POWER in more
-
-
-def lower_limit(panel: Panel, row: int) -> tuple[float, float] | None:
-    """The GPU's power limit and its peers', in W, where it is lower."""
-    table = panel.values.get(Metric.POWER_LIMIT)
-    if table is None:
-        return None
-    limits = row_medians(table)
-    own = float(limits[row])
-    others = sorted(
-        float(limit) for other, limit in enumerate(limits) if other != row and not math.isnan(limit)
-    )
-    peers = others[len(others) // 2] if others else float("nan")
-    return (own, peers) if own < _LIMIT_SHARE * peers else None
 
 
 def title(oddities: Sequence[Oddity], gpus: Sequence[GpuRef]) -> str:
@@ -111,7 +38,7 @@ def title(oddities: Sequence[Oddity], gpus: Sequence[GpuRef]) -> str:
     several = len(gpus) > 1
     is_, has, works = ("are", "have", "work") if several else ("is", "has", "works")
     what = {
-        Sign.THROTTLED: f"{is_} held back{'' if _lasts(worst) else ' at times'}: {worst.reason}",
+        Sign.THROTTLED: f"{is_} held back{'' if lasts(worst) else ' at times'}: {worst.reason}",
         Sign.POWER_CAPPED: f"{is_} held back by a power cap, the others are not",
         Sign.SYNC_BOOST: f"{is_} tied to the clock of another GPU (sync boost)",
         Sign.LOW_CLOCK: f"{'run' if several else 'runs'} at {_value(worst)}, the others at {_peers(worst)}",
@@ -267,7 +194,7 @@ def metric_name(metric: Metric) -> str:
 def number(metric: Metric, value: float) -> str:
     """ "1755 MHz", of metrics that have a name here."""
     _, unit = _NAMES[metric]
-    digits = f"{100 * value:.0f}" if metric in _FRACTIONS else f"{value:.0f}"
+    digits = f"{100 * value:.0f}" if metric in FRACTIONS else f"{value:.0f}"
     return f"{digits} {unit}".strip()
 
 
