@@ -404,6 +404,15 @@ def test_all_throttled_by_heat_slows_the_job_and_names_no_gpu() -> None:
     assert "no straggler" in found.explanation
 
 
+@pytest.mark.parametrize("specific", [HW_THERMAL, POWER_BRAKE])
+def test_the_general_bit_of_hardware_is_not_told_beside_the_specific_one(specific: int) -> None:
+    everybody: Mapping[Metric, Values] = {Metric.THROTTLE_REASONS: specific | HW_SLOWDOWN}
+
+    assert "HW slowdown" not in only(telemetry_outcomes(telemetry(everybody=everybody))).title
+    general: Mapping[Metric, Values] = {Metric.THROTTLE_REASONS: HW_SLOWDOWN}
+    assert "HW slowdown" in only(telemetry_outcomes(telemetry(everybody=general))).title
+
+
 def test_an_idle_gpu_of_no_job_is_taken_as_not_part_of_it() -> None:
     (outcome,) = telemetry_outcomes(telemetry(9, unlike={8: IDLE}, job=None, gpus_per_host=9))
 

@@ -54,6 +54,8 @@ REASONS: Mapping[str, int] = {
     "sync boost": 0x10,
 }
 BY_HARDWARE = frozenset(("HW power brake", "HW thermal slowdown", "HW slowdown"))
+# nvml.h: set with each of the two others as well.
+GENERAL = "HW slowdown"
 # Faults whatever the GPU does; the others come and go with its work.
 FAULTS = BY_HARDWARE | {"SW thermal slowdown"}
 
@@ -256,7 +258,8 @@ def _reasons(panel: Panel, from_s: float | None) -> tuple[list[Oddity], list[Com
             continue
         rare = _rare(told, counts[name]) if name in BY_HARDWARE else set()
         found += [_reason(name, row, told) for row in sorted(rows | rare)]
-    return found, common
+    specific = {each.reason for each in common if each.reason in BY_HARDWARE} - {GENERAL}
+    return found, [each for each in common if each.reason != GENERAL or not specific]
 
 
 def _rare(shares: Mapping[int, float], counts: Mapping[int, int]) -> set[int]:
