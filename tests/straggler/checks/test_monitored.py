@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from distdoctor.report.model import GpuRef
+from distdoctor.report.model import Confidence, GpuRef
 from distdoctor.straggler.checks import slow_rank
+from distdoctor.straggler.checks.telemetry import unlike_gpus
 from distdoctor.straggler.facts.places import Place
 from distdoctor.straggler.facts.steps import StepTimings
 from distdoctor.straggler.facts.telemetry import Metric
@@ -46,6 +47,14 @@ def test_a_local_rank_that_stands_for_the_gpu_is_said_to() -> None:
 def test_another_gpu_that_is_throttled_is_not_the_slow_ranks() -> None:
     timings = on_monitored_hosts(job(slow=[Slow(ranks=[5], ms=60)]))
     assert not any("monitoring" in text for text in lines(timings, unlike=2))
+
+
+def test_beside_step_times_telemetry_is_medium_at_most() -> None:
+    export = (telemetry(unlike={2: THROTTLED}),)
+    timed = facts_of(on_monitored_hosts(job(slow=[Slow(ranks=[5], ms=60)])), telemetry=export)
+
+    assert found(unlike_gpus.CHECK, timed).confidence is Confidence.MEDIUM
+    assert found(unlike_gpus.CHECK, facts_of(telemetry=export)).confidence is Confidence.HIGH
 
 
 def test_a_rank_whose_gpu_is_not_known_is_not_joined_to_one() -> None:
