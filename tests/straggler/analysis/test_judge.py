@@ -116,6 +116,30 @@ def test_a_slow_host_is_named_rather_than_its_ranks() -> None:
     assert judgement.accused == ()
 
 
+def test_a_slow_host_that_is_half_of_its_stage_is_named() -> None:
+    slow = [Slow(ranks=range(16, 24), ms=60)]
+    timings = job(64, slow=slow, stages=(1, 1, 1, 1.15), gpus_per_host=8)
+    judgement = judgement_of(timings)
+    assert [each.host for each in judgement.hosts] == ["host-2"]
+    assert not [each for each in judgement.accused if each.rank not in range(16, 24)]
+
+
+@pytest.mark.parametrize(
+    ("num_ranks", "stages", "slow"),
+    [(16, (1.0,), [range(8)]), (64, (1, 1, 1, 1), [range(16, 24), range(40, 48), range(56, 64)])],
+    ids=["two hosts in all", "a host of several stages"],
+)
+def test_hosts_that_are_half_of_what_they_are_compared_with_are_not_accused(
+    num_ranks: int, stages: Sequence[float], slow: Sequence[range]
+) -> None:
+    timings = job(
+        num_ranks, slow=[Slow(ranks=ranks, ms=60) for ranks in slow], stages=stages, gpus_per_host=8
+    )
+    judgement = judgement_of(timings)
+    assert judgement.kinds is not None
+    assert (judgement.hosts, judgement.accused) == ((), ())
+
+
 def test_a_host_that_became_slow_is_named_from_there_on() -> None:
     timings = job(32, 300, gpus_per_host=8, slow=[Slow(ranks=range(8, 16), ms=40, start=150)])
     judgement = judgement_of(timings)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from distdoctor.straggler.analysis.peer_median import row_medians
+from distdoctor.straggler.analysis.peers import Peers
 from distdoctor.straggler.analysis.ranks.accused_cost import in_ms
 from distdoctor.straggler.analysis.ranks.blocks import RankPattern, Shape, pattern_of
 from distdoctor.straggler.analysis.ranks.gates import FEW_STEPS
@@ -38,6 +39,9 @@ COMPANION_SHARE = 0.5
 # From this share of its peers on a kind of ranks is no exception. Our own threshold.
 NO_EXCEPTION = 0.4
 
+# Hosts that are unlike their peers are exceptions up to this share of the job's. Our own threshold.
+FEW_HOSTS = 0.25
+
 # Ranks that differ in these coordinates alone wait for one another inside of forward and backward.
 MATE_DIMENSIONS = frozenset({"tp", "etp", "cp", "sp", "dsp"})
 
@@ -56,12 +60,25 @@ def counted_alike(scene: Scene, suspects: tuple[Suspect, ...]) -> tuple[Suspect,
 
 
 def not_of_two_kinds(
-    kinds: TwoKinds | None, suspects: tuple[Suspect, ...], hosts: tuple[SlowHost, ...]
+    kinds: TwoKinds | None,
+    suspects: tuple[Suspect, ...],
+    hosts: tuple[SlowHost, ...],
+    timings: StepTimings,
+    peers: Peers,
 ) -> tuple[tuple[Suspect, ...], tuple[SlowHost, ...]]:
-    """Accuses nobody of the longer kind, where about as many ranks take long as do not."""
+    """Accuses nobody of the longer kind, where about as many ranks take long as do not.
+
+    But for few hosts of many: each is half of its pipeline stage where a stage has two, and still an exception.
+    """
     if kinds is None or len(kinds.longer) < NO_EXCEPTION * kinds.num_ranks:
         return suspects, hosts
+    if _are_few_of_many(hosts, timings) and set(kinds.longer) <= {row for each in hosts for row in each.rows}:
+        return suspects, hosts
     longer = set(kinds.longer)
+    for each in hosts:
+        group = peers.members(int(peers.group_of[each.rows[0]]))
+        if len(set(group.tolist()) & set(each.rows)) >= NO_EXCEPTION * len(group):
+            longer |= set(each.rows)
     doubted = tuple(
         replace(each, failed=(*each.failed, Gate.HALF)) if each.row in longer and each.is_accused else each
         for each in suspects
@@ -69,6 +86,14 @@ def not_of_two_kinds(
     return tuple(sorted(doubted, key=worst_first)), tuple(
         each for each in hosts if not longer & set(each.rows)
     )
+
+
+def _are_few_of_many(hosts: tuple[SlowHost, ...], timings: StepTimings) -> bool:
+    """Whole hosts, and few enough of the job's to say that they alone differ from the ranks that do their work."""
+    by_host = rows_by_host(timings.places)
+    return all(set(by_host[each.host]) == set(each.rows) for each in hosts) and 0 < len(
+        hosts
+    ) <= FEW_HOSTS * len(by_host)
 
 
 def doubt_groups(

@@ -67,7 +67,7 @@ def look_at(timings: StepTimings, own_time: OwnTime) -> Judgement:
     kinds = two_kinds(effects, peers, _medians(own_sample), rounding=rounding, scale_ms=own_time.scale_ms)
     suspects = counted_alike(scene, find_suspects(scene))
     suspects, hosts, pattern = doubt_groups(suspects, hosts_of(timings, scene, suspects), timings, scene)
-    suspects, hosts = not_of_two_kinds(kinds, suspects, hosts)
+    suspects, hosts = not_of_two_kinds(kinds, suspects, hosts, timings, peers)
     shown = slow_columns(suspects, hosts, excess.shape[1])
     heat, heat_rows, heat_edges = heat_of(excess, [each.row for each in suspects])
     judgement = Judgement(

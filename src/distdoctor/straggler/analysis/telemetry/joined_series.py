@@ -84,7 +84,8 @@ def _sound(series: GpuSeries, metric: Metric) -> tuple[Floats, Floats, int]:
     with np.errstate(invalid="ignore"):
         keep = np.isfinite(times) & (values >= low) & (values <= high)
     order = np.argsort(times[keep], kind="stable")
-    return times[keep][order], values[keep][order], int(n - keep.sum())
+    # Those without a time are told apart from broken ones.
+    return times[keep][order], values[keep][order], int(n - keep.sum() - np.isnan(times).sum())
 
 
 def _contradict(earlier: tuple[Floats, Floats], later: tuple[Floats, Floats]) -> bool:
