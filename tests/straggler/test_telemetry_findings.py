@@ -477,6 +477,15 @@ def test_one_gpu_has_no_peers() -> None:
     assert "1 GPU under load, 4 are needed" in outcome.unread.reason
 
 
+def test_samples_without_a_time_are_said_not_to_be_compared() -> None:
+    export = telemetry(unlike={3: {Metric.THROTTLE_REASONS: HW_THERMAL}}, num_samples=1)
+    looks = tuple(replace(each, utc_s=np.full(1, np.nan)) for each in export.series)
+    (outcome,) = telemetry_outcomes(replace(export, series=looks))
+
+    assert isinstance(outcome, NotSeen)
+    assert "have no time" in outcome.unread.reason and "not compared" in outcome.unread.reason
+
+
 def test_models_are_not_compared_with_one_another() -> None:
     models = {gpu: "NVIDIA A100-SXM4-80GB" if gpu < 3 else "NVIDIA H100 80GB HBM3" for gpu in range(8)}
     outcomes = telemetry_outcomes(

@@ -277,7 +277,7 @@ def test_one_scrape_of_an_exporter_is_one_sample_without_a_time(tmp_path: Path) 
     assert (first.gpu.index, first.values.tolist()) == (0, [1980.0])
     assert (second.gpu.index, second.values.tolist()) == (1, [1065.0])
     assert np.isnan(first.utc_s).all()
-    assert any("without a time" in note.text for note in reading.notes)
+    assert any("without a time" in note.text and "are not compared" in note.text for note in reading.notes)
 
 
 def test_times_of_a_scrape_are_milliseconds(tmp_path: Path) -> None:

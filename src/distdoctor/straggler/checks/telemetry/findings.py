@@ -78,6 +78,15 @@ def telemetry_outcomes(
     whole = [one for one in gpus if not _is_sliced(one)]
     outcomes += _contradictions(whole)
     panels = panels_of([one for one in whole if one.recorded])
+    untimed = _untimed(exports)
+    if untimed:
+        outcomes.append(
+            _not_seen(
+                f"{untimed:,} samples have no time, as what an exporter serves: nothing lasts in them, and they are not "
+                "compared",
+                what="samples without a time",
+            )
+        )
     if not panels:
         return outcomes or [_not_seen("no metric of a GPU has two sound samples")]
     source = ", ".join(dict.fromkeys(each.path for each in exports if each.path))
@@ -89,6 +98,10 @@ def telemetry_outcomes(
         # Beside a finding "not shown" would be read as the answer.
         others = [each for each in others if not isinstance(each, Passed)]
     return [*found[:MAX_FINDINGS], *others]
+
+
+def _untimed(exports: Sequence[Telemetry]) -> int:
+    return sum(int(np.isnan(series.utc_s).sum()) for each in exports for series in each.series)
 
 
 def _of_panel(panel: Panel, source: str, around_s: float | None, num_broken: int) -> list[Outcome]:

@@ -191,9 +191,9 @@ class Samples:
             notes.append(
                 Note(
                     kind=NoteKind.LIMITED,
-                    text=f"`{self.path}` is one look at an exporter, without a time: it compares GPUs at one moment and "
-                    "shows no change",
-                    how="a query_range over the time of the job shows changes",
+                    text=f"`{self.path}` is what an exporter served at one moment, without a time: nothing lasts in it, "
+                    "and GPUs are not compared by it",
+                    how="a query_range over some minutes of the job has times",
                 )
             )
         if self.is_full:
