@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from distdoctor.report.model import GpuRef
 from distdoctor.straggler.analysis.telemetry.job_time import LOAD, JobTime, busy_of, job_time
 from distdoctor.straggler.analysis.telemetry.joined_series import RANGES, Joined, joined
+from distdoctor.straggler.analysis.telemetry.pod_names import jobs_of_pods
 from distdoctor.straggler.facts.telemetry import GpuSeries, Metric, Telemetry
 
 # GPUs × bins of one metric; longer exports get wider bins.
@@ -39,12 +40,20 @@ class OneGpu:
 
     gpu: GpuRef
     job: str | None = None
+    """As the evidence tells it."""
+    pod_s: dict[str, float] = field(default_factory=dict)
+    """Pods that used it, and for how long, over all metrics."""
     samples: dict[Metric, tuple[Floats, Floats]] = field(default_factory=dict)
     """(times, values) of all but counters"""
     counters: dict[Metric, list[tuple[Floats, Floats]]] = field(default_factory=dict)
     """(times, values) of each name that counts such things."""
     contradictory: set[Metric] = field(default_factory=set)
     """Several series that tell different things at the same time, as of MIG slices: not used."""
+
+    @property
+    def pod(self) -> str | None:
+        """The pod that used it for longest."""
+        return max(self.pod_s, key=lambda pod: self.pod_s[pod], default=None)
 
     @property
     def recorded(self) -> set[Metric]:
@@ -58,6 +67,8 @@ class Panel:
 
     model: str | None
     job: str | None
+    pods: str | None
+    """What the names of its pods have in common, where no job is told."""
     gpus: tuple[OneGpu, ...]
     begin_s: float
     width_s: float
@@ -97,6 +108,8 @@ def gpus_of(telemetry: Iterable[Telemetry]) -> tuple[list[OneGpu], int]:
             key: _Key = (gpu.uuid,) if gpu.uuid else (gpu.host, gpu.index, gpu.pci)
             one = gpus.setdefault(key, OneGpu(gpu=gpu, job=series.job))
             one.job = one.job or series.job
+            if series.pod is not None:
+                one.pod_s[series.pod] = one.pod_s.get(series.pod, 0.0) + _span_s(series)
             parts.setdefault((key, series.metric, series.name), []).append(series)
     num_broken = 0
     for (key, metric, _), several in parts.items():
@@ -118,16 +131,24 @@ def _add(one: OneGpu, metric: Metric, series: Joined) -> None:
         one.samples[metric] = (series.times, series.values)
 
 
+def _span_s(series: GpuSeries) -> float:
+    known = series.utc_s[np.isfinite(series.utc_s)]
+    return float(known.max() - known.min()) if len(known) else 0.0
+
+
 def panels_of(gpus: Sequence[OneGpu]) -> list[Panel]:
-    """One panel for each model and job, most GPUs first."""
-    sets: dict[tuple[str | None, str | None], list[OneGpu]] = {}
-    for one in gpus:
-        sets.setdefault((one.gpu.model, one.job), []).append(one)
-    panels = [panel for (model, job), each in sets.items() if (panel := _panel(model, job, each)) is not None]
+    """One panel for each model and job, most GPUs first. Where the evidence tells no job, pods' names part them."""
+    pods = jobs_of_pods([None if one.job is not None else one.pod for one in gpus])
+    sets: dict[tuple[str | None, str | None, str | None], list[OneGpu]] = {}
+    for one, of_pods in zip(gpus, pods, strict=True):
+        sets.setdefault((one.gpu.model, one.job, of_pods), []).append(one)
+    panels = [
+        panel for (model, job, of_pods), each in sets.items() if (panel := _panel(model, job, of_pods, each))
+    ]
     return sorted(panels, key=lambda panel: -len(panel.gpus))
 
 
-def _panel(model: str | None, job: str | None, gpus: list[OneGpu]) -> Panel | None:
+def _panel(model: str | None, job: str | None, pods: str | None, gpus: list[OneGpu]) -> Panel | None:
     spans = [times for one in gpus for times, _ in one.samples.values()]
     spans += [times for one in gpus for each in one.counters.values() for times, _ in each]
     intervals = [float(np.median(np.diff(times))) for times in spans if len(times) > 1]
@@ -155,6 +176,7 @@ def _panel(model: str | None, job: str | None, gpus: list[OneGpu]) -> Panel | No
     return Panel(
         model=model,
         job=job,
+        pods=pods,
         gpus=tuple(gpus),
         begin_s=begin,
         width_s=width,

@@ -73,7 +73,7 @@ def _explanation(panel: Panel, groups: TwoGroups) -> str:
     else:
         meaning = "In a synchronous job the faster ones wait for the slower ones in every step."
     model = "" if panel.model is not None else " The evidence does not tell their models, which may differ."
-    unknown = "" if panel.job is not None else " The evidence does not tell which GPUs are one job."
+    unknown = words.unknown_job(panel)
     return (
         f"{meaning} Which group is as it should be telemetry does not tell: a power cap, a clock setting, or other work."
         f"{model}{unknown} Telemetry has no step times: it is a lead, and step times decide which rank is slow."

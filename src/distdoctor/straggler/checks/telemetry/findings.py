@@ -11,6 +11,7 @@ from distdoctor.report.model import Action, Confidence, Evidence, Fault, Scope, 
 from distdoctor.straggler.analysis.telemetry.alike import ODD_TIME_SHARE
 from distdoctor.straggler.analysis.telemetry.gone import gone_gpus
 from distdoctor.straggler.analysis.telemetry.gpu_panel import OneGpu, Panel, gpus_of, panels_of
+from distdoctor.straggler.analysis.telemetry.job_time import MIN_GPUS
 from distdoctor.straggler.analysis.telemetry.unlike_gpus import (
     BY_HARDWARE,
     FLOORS,
@@ -90,8 +91,19 @@ def telemetry_outcomes(
     if not panels:
         return outcomes or [_not_seen("no metric of a GPU has two sound samples")]
     source = ", ".join(dict.fromkeys(each.path for each in exports if each.path))
+    num_in_small = 0
     for panel in panels:
-        outcomes += _of_panel(panel, source, around_s, num_broken)
+        of_panel = _of_panel(panel, source, around_s, num_broken)
+        if panel.pods is not None and len(panel.gpus) < MIN_GPUS:
+            num_in_small += len(panel.gpus)
+            of_panel = [each for each in of_panel if not isinstance(each, NotSeen)]
+        outcomes += of_panel
+    if num_in_small:
+        outcomes.append(
+            _not_seen(
+                f"{num_in_small} GPUs of pods that by their names are jobs of fewer than {MIN_GPUS} GPUs"
+            )
+        )
     found = [each for each in outcomes if isinstance(each, Found)]
     others = [each for each in outcomes if not isinstance(each, Found)]
     if found:
@@ -274,7 +286,7 @@ def _nothing_shown(
     seconds = float(panel.active.sum()) * panel.width_s
     alike, unlike = _alike(panel, around_s)
     parts = [
-        f"not shown by telemetry: {num} {panel.model or 'GPUs of unknown model'}{'' if panel.job is None else f' of {panel.job}'} "
+        f"not shown by telemetry: {num} {panel.model or 'GPUs of unknown model'}{_whose(panel)} "
         + (f"are alike in {', '.join(alike)}" if alike else "were compared")
         + f" over {format_seconds(seconds)} under load"
     ]
@@ -296,6 +308,12 @@ def _nothing_shown(
         parts.append(f"{num_broken:,} broken samples were left out")
     parts.append("telemetry alone cannot prove that no rank is slow")
     return "; ".join(parts)
+
+
+def _whose(panel: Panel) -> str:
+    if panel.job is not None:
+        return f" of {panel.job}"
+    return f" of pods {panel.pods}-…" if panel.pods is not None else ""
 
 
 def _alike(panel: Panel, around_s: float | None) -> tuple[list[str], list[str]]:

@@ -141,8 +141,17 @@ def explanation(oddities: Sequence[Oddity], panel: Panel) -> str:
             "the host."
         ),
     }.get(worst, "It may slow its rank, and then all ranks wait.")
-    unknown = "" if panel.job is not None else " The evidence does not tell which GPUs are one job."
+    unknown = unknown_job(panel)
     return f"{meaning}{unknown} Telemetry has no step times: it is a lead, and step times decide which rank is slow."
+
+
+def unknown_job(panel: Panel) -> str:
+    """What is not certain about who is one job; empty when the evidence tells it."""
+    if panel.job is not None:
+        return ""
+    if panel.pods is not None:
+        return f" Which GPUs are one job is taken from the names of pods ({panel.pods}-…)."
+    return " The evidence does not tell which GPUs are one job."
 
 
 def actions(oddities: Sequence[Oddity], gpus: Sequence[GpuRef]) -> tuple[Action, ...]:
