@@ -12,10 +12,19 @@ from distdoctor.straggler.facts.places import Place
 from distdoctor.straggler.facts.reading import Reading
 from distdoctor.straggler.facts.steps import StepTimings
 
+# Other names that people and frameworks give to dimensions. "model" is none of them: with some it is tensor parallel,
+# with others pipeline.
+_OTHER_NAMES = {
+    "stage": "pp", "pipe": "pp", "pipeline": "pp", "pp_stage": "pp", "pipeline_stage": "pp", "pipeline_parallel": "pp",
+    "tensor": "tp", "tensor_parallel": "tp", "context": "cp", "context_parallel": "cp", "seq": "sp", "sequence": "sp",
+    "sequence_parallel": "sp", "expert": "ep", "experts": "ep", "expert_parallel": "ep", "data": "dp", "batch": "dp",
+    "data_parallel": "dp", "replicate": "dp_replicate", "replica": "dp_replicate", "shard": "dp_shard",
+}  # fmt: skip
+
 # Dimensions that frameworks have; another name is a slip, and would make every rank one of its own kind.
 KNOWN_DIMENSIONS = (
-    "pp", "dp", "tp", "cp", "ep", "etp", "sp", "vpp", "dp_replicate", "dp_shard", "fsdp", "ddp", "hsdp", "replicate",
-    "shard", "data", "pipeline", "tensor", "context", "expert", "model",
+    "pp", "dp", "tp", "cp", "ep", "etp", "sp", "dsp", "vpp", "dp_replicate", "dp_shard", "fsdp", "ddp", "hsdp", "model",
+    *_OTHER_NAMES,
 )  # fmt: skip
 
 _DIMENSION = re.compile(r"([A-Za-z_]\w{0,31})\s*=\s*(\d{1,7})")
@@ -32,6 +41,12 @@ class Layout:
     """That the job holds: it may have more ranks than are in the evidence."""
 
 
+def dimension_of(name: str) -> str | None:
+    """The dimension that somebody calls `name`, "pp" of "stage"; None when it is no name of one."""
+    lower = name.lower()
+    return _OTHER_NAMES.get(lower, lower) if lower in KNOWN_DIMENSIONS else None
+
+
 def parse_mesh(text: str) -> tuple[tuple[str, int], ...]:
     """ "pp=4,dp=8,tp=2": dimensions, outermost first. Raises UsageError."""
     parts = [part.strip() for part in text.split(",")]
@@ -40,7 +55,8 @@ def parse_mesh(text: str) -> tuple[tuple[str, int], ...]:
         raise UsageError(
             f"--mesh `{text}` is no mesh", hint="write the dimensions, outermost first: pp=4,dp=8,tp=2"
         )
-    mesh = tuple((match[1].lower(), int(match[2])) for match in matches if match is not None)
+    told = [(match[1].lower(), int(match[2])) for match in matches if match is not None]
+    mesh = tuple((dimension_of(name) or name, size) for name, size in told)
     if len({name for name, _ in mesh}) != len(mesh) or any(size < 1 for _, size in mesh):
         raise UsageError(f"--mesh `{text}`: each dimension once, of 1 and more")
     unknown = [name for name, _ in mesh if name not in KNOWN_DIMENSIONS]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -187,6 +188,36 @@ def test_coordinates_of_megatron_groups(tmp_path: Path) -> None:
     groups = [{"pg_name": "9", "pg_desc": "TENSOR_MODEL_PARALLEL_GROUP", "pg_size": 2, "ranks": [0, 1]}]
     reading = read(rank_trace(1, groups=groups).write(tmp_path / "rank-1.json"))
     assert steps(reading).places[0].coords == {"tp": 1}
+
+
+def mesh_groups(*dimensions: tuple[str, list[int]]) -> list[dict[str, Any]]:
+    return [
+        {"pg_name": str(number), "pg_desc": what, "pg_size": len(ranks), "ranks": ranks}
+        for number, (what, ranks) in enumerate(dimensions)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("groups", "coords"),
+    [
+        # A mesh ("dp", "stage") of 1 x 8: the group of all ranks stays the default group.
+        (mesh_groups(("default_pg", list(range(8))), ("mesh_dp", [5])), {}),
+        (mesh_groups(("mesh_dp", [1, 5]), ("mesh_stage", [4, 5, 6, 7])), {"dp": 1, "pp": 1}),
+        (mesh_groups(("mesh_dp", [1, 5])), {}),
+        (mesh_groups(("mesh_dp", [1, 5]), ("mesh_depth", [4, 5, 6, 7])), {"dp": 1, "depth": 1}),
+        (mesh_groups(("mesh_replicate", [1, 5]), ("mesh_shard", [4, 5, 6, 7])), {"dp_replicate": 1, "dp_shard": 1}),
+        # All data parallel as told, but something else besides.
+        (mesh_groups(("mesh_replicate", [1, 5]), ("mesh_shard", [4, 5, 6, 7]), ("mesh_depth", [4, 5])), {}),
+        # Expert parallel lies over data parallel: 4 x 2 are not all ranks there.
+        (mesh_groups(("mesh_dp", [4, 5, 6, 7]), ("mesh_ep", [4, 5])), {}),
+        (mesh_groups(("mesh_dp", [4, 5, 6, 7]), ("mesh_ep", [4, 5]), ("mesh_pp", [1, 5])), {"dp": 1, "ep": 1, "pp": 1}),
+    ],
+)  # fmt: skip
+def test_coordinates_count_where_the_groups_that_are_told_span_the_job(
+    tmp_path: Path, groups: list[dict[str, Any]], coords: dict[str, int]
+) -> None:
+    reading = read(rank_trace(5, world_size=8, groups=groups).write(tmp_path / "rank-5.json"))
+    assert steps(reading).places[0].coords == coords
 
 
 def test_device_0_on_every_rank_is_no_index_of_the_host(tmp_path: Path) -> None:

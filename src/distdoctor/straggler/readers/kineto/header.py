@@ -72,40 +72,9 @@ def bounded_int(value: object, low: int, high: int) -> int | None:
     return value
 
 
-def coordinates(rank: int, groups: tuple[ProcessGroup, ...]) -> dict[str, int]:
-    """Parallel coordinates: the position of a rank in its group of each dimension.
-
-    torch's DeviceMesh describes its groups as "mesh_tp", Megatron-LM as "TENSOR_MODEL_PARALLEL_GROUP".
-    """
-    coords: dict[str, int] = {}
-    for group in groups:
-        dimension = _dimension(group.what or "")
-        if dimension and group.ranks and rank in group.ranks:
-            coords.setdefault(dimension, group.ranks.index(rank))
-    if "dp_shard" in coords or "dp_replicate" in coords:
-        coords.pop("dp", None)  # flattened from these
-    return coords
-
-
 # `host_name` is torch's since 2.12; others come from `add_metadata_json` of users and from launchers.
 _HOST_KEYS = ("host_name", "hostname", "host")
 _KEYS = ("distributedInfo", "deviceProperties", "baseTimeNanoseconds", *_HOST_KEYS)
-
-_MESH_DIMENSIONS = {"pp", "dp", "dp_replicate", "dp_shard", "tp", "cp", "ep"}
-_MEGATRON_DIMENSIONS = {
-    "TENSOR_MODEL_PARALLEL_GROUP": "tp",
-    "PIPELINE_MODEL_PARALLEL_GROUP": "pp",
-    "DATA_PARALLEL_GROUP": "dp",
-    "CONTEXT_PARALLEL_GROUP": "cp",
-    "EXPERT_MODEL_PARALLEL_GROUP": "ep",
-}
-
-
-def _dimension(what: str) -> str | None:
-    name = what.lower().removeprefix("mesh_")
-    if what.lower().startswith("mesh_") and name in _MESH_DIMENSIONS:
-        return name
-    return _MEGATRON_DIMENSIONS.get(what.upper())
 
 
 def _fields(head: bytes, tail: bytes) -> dict[str, Any]:  # Any: JSON that is looked at key by key

@@ -24,8 +24,9 @@ from distdoctor.straggler.readers.kineto.gather import (
     Ints,
 )
 from distdoctor.straggler.readers.kineto.groups import Registry, name_groups
-from distdoctor.straggler.readers.kineto.header import Header, coordinates, parse_header
+from distdoctor.straggler.readers.kineto.header import Header, parse_header
 from distdoctor.straggler.readers.kineto.match import Rows
+from distdoctor.straggler.readers.kineto.mesh import coordinates
 from distdoctor.straggler.readers.kineto.sections import (
     Sections,
     device_sections,
@@ -173,7 +174,7 @@ def _digest(
         sections={section: values[wanted] for section, values in sections.items()},
         rows=rows,
         device=device,
-        coords=coordinates(rank, header.groups) if rank is not None else {},
+        coords=coordinates(rank, header.groups, header.world_size) if rank is not None else {},
         has_marks=has_marks,
         has_device=bool(len(work.start_us)),
         num_events=gatherer.num_events,
