@@ -194,6 +194,8 @@ def test_the_last_rank_may_be_a_stage_of_a_pipeline_that_nobody_told() -> None:
     told = found(CHECK, facts_of(heavier))
     assert told.confidence is Confidence.MEDIUM
     assert "--mesh pp=8" in told.explanation
+    of_six = job(6, slow=[Slow(ranks=[5], ms=60)], tells_coordinates=False)
+    assert "--mesh pp=6" in found(CHECK, facts_of(of_six)).explanation
     inside = job(8, slow=[Slow(ranks=[4], ms=60)], tells_coordinates=False)
     assert "--mesh" not in found(CHECK, facts_of(inside)).explanation
 

@@ -318,7 +318,7 @@ def _stage_words(judged: Judged, suspect: Suspect) -> str:
         return ""
     return (
         "If the job is a pipeline with a rank a stage, this may be a stage that has more work: tell the mesh "
-        "(--mesh pp=8)."
+        f"(--mesh pp={judged.timings.world_size or judged.timings.num_ranks})."
     )
 
 
