@@ -40,6 +40,7 @@ class Levels:
     odd_row: int
     """The GPU that is beyond the floor for the largest share of its time."""
     odd_share: float
+    """By how much that share is larger than the others': when phases change, samples of all differ for a moment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +86,7 @@ def levels_of(
             high=high,
             is_alike=high == low or max(high - middle, middle - low) < most,
             odd_row=int(np.argmax(share)),
-            odd_share=float(share.max(initial=0.0)),
+            odd_share=float(share.max() - np.median(share[np.isfinite(medians)])),
         )
     return found
 

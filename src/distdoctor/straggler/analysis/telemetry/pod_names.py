@@ -20,7 +20,24 @@ _ORDINAL = re.compile(r"[0-9]{1,5}")
 
 # Roles of pods in one job.
 _ROLES = frozenset(
-    ["worker", "workers", "master", "launcher", "chief", "leader", "head", "ps", "server", "node", "nodes", "trainer", "rank", "replica", "task", "pod"]
+    [
+        "worker",
+        "workers",
+        "master",
+        "launcher",
+        "chief",
+        "leader",
+        "head",
+        "ps",
+        "server",
+        "node",
+        "nodes",
+        "trainer",
+        "rank",
+        "replica",
+        "task",
+        "pod",
+    ]
 )
 # Those after which names of groups may follow.
 _ROLES_WITHIN = frozenset(("worker", "workers", "master", "launcher", "head"))

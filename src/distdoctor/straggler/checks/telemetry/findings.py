@@ -336,7 +336,7 @@ def _alike(panel: Panel, around_s: float | None) -> tuple[list[str], list[str]]:
                 )
             elif told.odd_share >= ODD_TIME_SHARE:
                 who = words.name_of([panel.gpus[told.odd_row].gpu])
-                unlike.append(f"{name} at times ({who} in {told.odd_share:.0%} of the time)")
+                unlike.append(f"{name} at times ({who} in {told.odd_share:.0%} of the time more than others)")
             else:
                 alike.append(name)
     return alike, unlike
