@@ -621,6 +621,19 @@ def test_series_that_contradict_one_another_cost_only_their_metric() -> None:
     assert "several series of SM clock that contradict one another" in reasons_of(outcomes)
 
 
+def test_gpus_that_nothing_tells_apart_are_not_taken_for_one() -> None:
+    """Three hosts behind one address, without UUIDs: what is the same on all of them is of several GPUs too."""
+    export = telemetry(24, unlike={13: {Metric.THROTTLE_REASONS: HW_THERMAL}})
+    series = tuple(
+        replace(each, gpu=GpuRef(index=each.gpu.index, model=each.gpu.model)) for each in export.series
+    )
+    (outcome,) = telemetry_outcomes(replace(export, series=series))
+
+    assert isinstance(outcome, NotSeen)
+    assert "GPUs of several hosts under one index" in outcome.unread.reason
+    assert "UUID" in (outcome.unread.how or "")
+
+
 def test_exports_that_overlap_are_one() -> None:
     whole = telemetry(unlike={3: {Metric.THROTTLE_REASONS: HW_THERMAL}})
 

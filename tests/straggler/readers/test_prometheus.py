@@ -223,17 +223,25 @@ def test_gaps_stale_markers_and_blanks_leave_no_sample(tmp_path: Path) -> None:
     assert any("3 samples are blanks" in text for text in texts)
 
 
-def test_times_rise_and_two_prometheus_servers_count_once(tmp_path: Path) -> None:
+def test_times_rise_and_each_counts_once(tmp_path: Path) -> None:
+    pairs = [(1.2e9, "2"), (1.1e9, "1"), (1.3e9, "3"), (1.1e9, "1")]
+    series = only(read_answer(tmp_path, answer(("DCGM_FI_DEV_SM_CLOCK", GPU0, pairs))))
+    assert series.utc_s.tolist() == [1.1e9, 1.2e9, 1.3e9]
+    assert series.values.tolist() == [1.0, 2.0, 3.0]
+
+
+def test_series_of_other_labels_stay_apart_where_the_gpu_is_not_told_apart(tmp_path: Path) -> None:
+    """Exporters of two hosts behind one service: without UUIDs both have a GPU 0."""
+    shared = {"gpu": "0", "instance": "gpu-metrics.monitoring.svc:9400"}
     reading = read_answer(
         tmp_path,
         answer(
-            ("DCGM_FI_DEV_SM_CLOCK", {**GPU0, "replica": "a"}, [(1.2e9, "2"), (1.1e9, "1")]),
-            ("DCGM_FI_DEV_SM_CLOCK", {**GPU0, "replica": "b"}, [(1.1e9, "1"), (1.3e9, "3")]),
+            ("DCGM_FI_DEV_SM_CLOCK", {**shared, "pod": "dcgm-exporter-4kq2z"}, [(1.1e9, "1755")]),
+            ("DCGM_FI_DEV_SM_CLOCK", {**shared, "pod": "dcgm-exporter-9xw7h"}, [(1.1e9, "1065")]),
         ),
     )
-    series = only(reading)
-    assert series.utc_s.tolist() == [1.1e9, 1.2e9, 1.3e9]
-    assert series.values.tolist() == [1.0, 2.0, 3.0]
+    assert sorted(series.values.tolist() for series in series_of(reading)) == [[1065.0], [1755.0]]
+    assert {series.gpu.host for series in series_of(reading)} == {None}
 
 
 def test_a_counter_that_went_back_is_told_and_kept(tmp_path: Path) -> None:

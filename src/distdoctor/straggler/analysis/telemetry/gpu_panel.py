@@ -51,6 +51,11 @@ class OneGpu:
     """Several series that tell different things at the same time, as of MIG slices: not used."""
 
     @property
+    def is_named(self) -> bool:
+        """Its UUID or its host is known, and so it is one GPU."""
+        return self.gpu.uuid is not None or self.gpu.host is not None
+
+    @property
     def pod(self) -> str | None:
         """The pod that used it for longest."""
         return max(self.pod_s, key=lambda pod: self.pod_s[pod], default=None)
@@ -113,9 +118,14 @@ def gpus_of(telemetry: Iterable[Telemetry]) -> tuple[list[OneGpu], int]:
             parts.setdefault((key, series.metric, series.name), []).append(series)
     num_broken = 0
     for (key, metric, _), several in parts.items():
-        series_of_name = joined(several, metric)
+        series_of_name = joined(several, metric, is_one_gpu=gpus[key].is_named)
         num_broken += series_of_name.num_broken
         _add(gpus[key], metric, series_of_name)
+    for one in gpus.values():
+        if one.contradictory and not one.is_named:
+            # One index of several hosts: what does not differ is of several GPUs as well.
+            one.samples.clear()
+            one.counters.clear()
     return [one for one in gpus.values() if one.recorded or one.contradictory], num_broken
 
 

@@ -51,8 +51,11 @@ class Joined:
     contradictory: bool
 
 
-def joined(several: Sequence[GpuSeries], metric: Metric) -> Joined:
-    """Series of one GPU, metric and name as one; samples that are broken are dropped and counted."""
+def joined(several: Sequence[GpuSeries], metric: Metric, *, is_one_gpu: bool = True) -> Joined:
+    """Series of one GPU, metric and name as one; samples that are broken are dropped and counted.
+
+    Where it is not certain that they are of one GPU, all that is not the same at the same time contradicts.
+    """
     sound: list[tuple[Floats, Floats]] = []
     num_broken = 0
     for series in several:
@@ -66,7 +69,7 @@ def joined(several: Sequence[GpuSeries], metric: Metric) -> Joined:
     sound.sort(key=lambda each: (each[0][0], each[0][-1]))
     longest = sound[0]
     for later in sound[1:]:
-        if _contradict(longest, later):
+        if _contradict(longest, later, CONTRADICTS if is_one_gpu else 0.0):
             return Joined(times=nothing, values=nothing, num_broken=num_broken, contradictory=True)
         if later[0][-1] > longest[0][-1]:
             longest = later
@@ -88,7 +91,7 @@ def _sound(series: GpuSeries, metric: Metric) -> tuple[Floats, Floats, int]:
     return times[keep][order], values[keep][order], int(n - keep.sum() - np.isnan(times).sum())
 
 
-def _contradict(earlier: tuple[Floats, Floats], later: tuple[Floats, Floats]) -> bool:
+def _contradict(earlier: tuple[Floats, Floats], later: tuple[Floats, Floats], most: float) -> bool:
     """Whether they tell different things where both have samples; each of `later` beside the nearest of `earlier`."""
     inside = later[0] <= earlier[0][-1]
     both_s = min(earlier[0][-1], later[0][-1]) - later[0][0]
@@ -100,5 +103,5 @@ def _contradict(earlier: tuple[Floats, Floats], later: tuple[Floats, Floats]) ->
     before = np.maximum(after - 1, 0)
     nearest = np.where(times - earlier[0][before] <= earlier[0][after] - times, before, after)
     other = earlier[1][nearest]
-    unlike = np.abs(values - other) > CONTRADICTS * np.maximum(np.abs(values), np.abs(other))
+    unlike = np.abs(values - other) > most * np.maximum(np.abs(values), np.abs(other))
     return bool(np.mean(unlike) > 0.5)

@@ -360,20 +360,29 @@ def _is_sliced(one: OneGpu) -> bool:
 
 
 def _contradictions(gpus: Sequence[OneGpu]) -> list[NotSeen]:
-    """Metrics whose series tell different things of one GPU at the same time."""
-    by_metric: dict[Metric, list[OneGpu]] = {}
-    for one in gpus:
-        for metric in one.contradictory:
-            by_metric.setdefault(metric, []).append(one)
-    return [
-        _not_seen(
-            f"{_named(by_metric[metric])}: several series of {metric.value.split(',')[0]} that contradict one another "
-            "at the same time, as of MIG slices or of hosts of one name",
-            what=metric.value.split(",")[0],
+    """GPUs of which several things are told at the same time, and in which metrics."""
+    outcomes = []
+    unnamed = [one for one in gpus if one.contradictory and not one.is_named]
+    if unnamed:
+        outcomes.append(
+            _not_seen(
+                f"{_named(unnamed)}: GPUs of several hosts under one index, which neither a UUID nor a host tells apart",
+                how="export the labels UUID and Hostname (or node)",
+            )
         )
-        for metric in Metric
-        if metric in by_metric
-    ]
+    by_metrics: dict[tuple[str, ...], list[OneGpu]] = {}
+    for one in gpus:
+        names = tuple(metric.value.split(",")[0] for metric in Metric if metric in one.contradictory)
+        if names and one.is_named:
+            by_metrics.setdefault(names, []).append(one)
+    for names, of_names in by_metrics.items():
+        listed = ", ".join(names)
+        reason = (
+            f"{_named(of_names)}: several series of {listed} that contradict one another at the same time, as of MIG "
+            "slices or of hosts of one name"
+        )
+        outcomes.append(_not_seen(reason, what=listed))
+    return outcomes
 
 
 def _named(gpus: Sequence[OneGpu]) -> str:
@@ -382,5 +391,5 @@ def _named(gpus: Sequence[OneGpu]) -> str:
     return ", ".join(names) + more
 
 
-def _not_seen(reason: str, *, what: str = "") -> NotSeen:
-    return NotSeen(unread=Unread(cause=SkipCause.NOT_IN_EVIDENCE, reason=reason, how=HOW), what=what)
+def _not_seen(reason: str, *, what: str = "", how: str = HOW) -> NotSeen:
+    return NotSeen(unread=Unread(cause=SkipCause.NOT_IN_EVIDENCE, reason=reason, how=how), what=what)

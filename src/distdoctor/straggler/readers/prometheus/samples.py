@@ -89,7 +89,8 @@ class Samples:
         if gpu.host is None and labels.get("Hostname"):
             self.left_out["series name the exporter's pod instead of a host (kept, without a host)"] += 1
         pod, job = pod_of(labels), job_of(labels)
-        key = (name, meaning.metric, meaning.choice, gpu.host, gpu.index, gpu.uuid, gpu.pci, pod, job)
+        # Series of other labels stay apart, also where the GPU is the same by what is known: they may contradict.
+        key = (name, *sorted(labels.items()))
         series = self._series.get(key)
         if series is None:
             series = self._series[key] = _Series(meaning=meaning, gpu=gpu, pod=pod, job=job, name=name)
