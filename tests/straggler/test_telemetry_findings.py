@@ -262,6 +262,15 @@ def test_a_gpu_held_back_by_heat_by_its_counter_is_named() -> None:
     assert found.confidence is Confidence.MEDIUM
 
 
+def test_heat_is_told_before_the_low_clock_that_it_causes() -> None:
+    everybody: Mapping[Metric, Values] = {Metric.THERMAL_VIOLATION: growing(0)}
+    unlike: Unlike = {1: {Metric.THERMAL_VIOLATION: growing(0.3e9), Metric.SM_CLOCK: 1300}}
+    found = only(telemetry_outcomes(telemetry(everybody=everybody, unlike=unlike)))
+
+    assert found.title == "GPU 1 of host-a is held back by heat in 30% of the time"
+    assert any("SM clock 1" in each.text for each in found.evidence)
+
+
 def test_counters_in_an_unknown_unit_are_not_read_as_time() -> None:
     unlike: Unlike = {1: {Metric.THERMAL_VIOLATION: growing(5e12)}}
     everybody: Mapping[Metric, Values] = {Metric.THERMAL_VIOLATION: growing(0)}
@@ -892,16 +901,22 @@ def test_whatever_was_exported_ends_in_outcomes(data: st.DataObject) -> None:
     series = data.draw(
         st.lists(
             st.builds(
-                lambda metric, index, job, pairs: GpuSeries(
+                lambda metric, index, names, pairs: GpuSeries(
                     metric=metric,
                     gpu=GpuRef(host=None if index == 5 else "h", index=None if index > 3 else index),
                     utc_s=np.asarray([time for time, _ in pairs], np.float64),
                     values=np.asarray([value for _, value in pairs], np.float64),
-                    job=job,
+                    job=names[0],
+                    pod=names[1],
+                    name=names[2],
                 ),
                 st.sampled_from(list(Metric)),
                 st.integers(0, 5),
-                st.sampled_from((None, "a")),
+                st.tuples(
+                    st.sampled_from((None, "a")),
+                    st.sampled_from((None, "a-0", "a-1", "b-0")),
+                    st.sampled_from("xy"),
+                ),
                 st.lists(st.tuples(st.floats(0, 1e4) | number, number), max_size=40),
             ),
             max_size=30,
