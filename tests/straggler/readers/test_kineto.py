@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -282,18 +283,109 @@ def test_host_is_taken_from_the_name_that_the_tensorboard_handler_gives(tmp_path
     assert steps(read(path)).places[0].host == "gpu-node-07"
 
 
-def test_of_two_traces_of_the_same_steps_the_later_one_counts(tmp_path: Path) -> None:
-    early = rank_trace(0, compute_us=1000.0).write(tmp_path / "a" / "rank-0.json")
-    late = rank_trace(0, compute_us=2000.0, base_ns=BASE_NS + 60_000_000_000).write(
-        tmp_path / "b" / "rank-0.json"
-    )
+def test_of_two_traces_of_the_same_steps_one_counts_and_the_other_is_set_aside(tmp_path: Path) -> None:
+    first = rank_trace(0).write(tmp_path / "a" / "rank-0.json")
+    again = rank_trace(0).write(tmp_path / "b" / "rank-0.json")
     other = rank_trace(1).write(tmp_path / "b" / "rank-1.json")
-    reading = read(late, early, other)
-    assert ms(reading, Section.COMPUTE) == [2.0, 2.0, 2.0]
+    reading = read(first, again, other)
+    assert ms(reading, Section.COMPUTE) == [3.0, 3.0, 3.0]
     assert len(notes(reading, NoteKind.DUPLICATE_RANKS)) == 1
-    unused = [file for file in reading.inputs if not file.read]
-    assert [file.path for file in unused] == [early]
-    assert unused[0].why_not == f"a second trace of rank 0; `{late}` is used"
+    assert not notes(reading, NoteKind.MIXED_RUNS)
+    assert aside(reading) == [first]
+    assert all(file.read and file.why_not is None for file in reading.inputs)
+
+
+def aside(reading: Reading) -> list[str]:
+    return [file.path for file in reading.inputs if file.kind.endswith("set aside")]
+
+
+def run_of(
+    folder: Path,
+    ranks: Sequence[int],
+    *,
+    at_s: float,
+    host: str | Sequence[str] | None = "a",
+    first: int = 5,
+    compute_us: float = 3000.0,
+) -> list[str]:
+    """Traces of some ranks of a job of four that began so many seconds after others."""
+    paths = []
+    for position, rank in enumerate(ranks):
+        name = host[position] if isinstance(host, (list, tuple)) else host
+        trace = rank_trace(
+            rank,
+            world_size=4,
+            first=first,
+            compute_us=compute_us,
+            base_ns=BASE_NS + int(at_s * 1e9),
+            extra={"host_name": name} if name else {},
+        )
+        paths.append(trace.write(folder / f"rank{rank}_from_{first}_at_{at_s:g}.json"))
+    return paths
+
+
+def test_a_rank_of_another_run_on_the_same_host_is_not_judged_with_the_others(tmp_path: Path) -> None:
+    early = run_of(tmp_path, [3], at_s=0)
+    reading = read(*early, *run_of(tmp_path, [0, 1, 2], at_s=7))
+    assert steps(reading).ranks == (0, 1, 2)
+    assert aside(reading) == early
+    assert "traces of 2 runs are mixed" in notes(reading, NoteKind.MIXED_RUNS)[0]
+    assert "1 of 4 ranks have no file here: 3" in notes(reading, NoteKind.MISSING_RANKS)[0]
+
+
+def test_of_a_job_that_was_started_again_the_newest_run_counts(tmp_path: Path) -> None:
+    old = [path for first in (5, 15, 25) for path in run_of(tmp_path, range(4), at_s=first, first=first)]
+    new = run_of(tmp_path, range(4), at_s=60, compute_us=2000.0)
+    reading = read(*old, *new)
+    assert list(steps(reading).steps) == [5, 6, 7]
+    assert ms(reading, Section.COMPUTE, 2) == [2.0, 2.0, 2.0]
+    assert aside(reading) == old
+    assert not notes(reading, NoteKind.CLOCK_JUMP)
+    assert "12 traces are set aside" in notes(reading, NoteKind.MIXED_RUNS)[0]
+
+
+def test_a_newer_run_that_lacks_ranks_does_not_replace_a_complete_one(tmp_path: Path) -> None:
+    old = run_of(tmp_path, range(4), at_s=0)
+    new = run_of(tmp_path, [0, 1, 2], at_s=60, compute_us=2000.0)
+    reading = read(*old, *new)
+    assert ms(reading, Section.COMPUTE) == [3.0, 3.0, 3.0]
+    assert aside(reading) == new
+    assert (
+        "1 min after" in notes(reading, NoteKind.MIXED_RUNS)[0]
+        or "60 s after" in notes(reading, NoteKind.MIXED_RUNS)[0]
+    )
+
+
+@pytest.mark.parametrize("host", [("a", "a", "b", "b"), (None, None, None, None)], ids=["told", "not told"])
+def test_clocks_of_different_hosts_that_are_minutes_apart_make_no_two_runs(
+    tmp_path: Path, host: tuple[str | None, ...]
+) -> None:
+    paths = run_of(tmp_path, [0, 1], at_s=0, host=host[:2]) + run_of(
+        tmp_path, [2, 3], at_s=200, host=host[2:]
+    )
+    reading = read(*paths)
+    assert steps(reading).ranks == (0, 1, 2, 3)
+    assert not notes(reading, NoteKind.MIXED_RUNS)
+    # Each host's own clock tells that both were started again.
+    again = run_of(tmp_path, [0, 1], at_s=100, host=host[:2]) + run_of(
+        tmp_path, [2, 3], at_s=300, host=host[2:]
+    )
+    reading = read(*paths, *again)
+    assert sorted(aside(reading)) == sorted(paths)
+
+
+def test_runs_of_different_hosts_that_are_a_day_apart_are_told_apart(tmp_path: Path) -> None:
+    early = run_of(tmp_path, [0, 1], at_s=0, host="a")
+    reading = read(*early, *run_of(tmp_path, [2, 3], at_s=86_400, host="b"))
+    assert steps(reading).ranks == (2, 3)
+    assert aside(reading) == early
+
+
+def test_a_profiler_that_records_now_and_then_makes_one_run(tmp_path: Path) -> None:
+    paths = [path for first in (5, 1005) for path in run_of(tmp_path, range(4), at_s=first, first=first)]
+    reading = read(*paths)
+    assert list(steps(reading).steps) == [5, 6, 7, 1005, 1006, 1007]
+    assert not notes(reading, NoteKind.MIXED_RUNS)
 
 
 def test_traces_of_one_rank_with_different_steps_are_joined(tmp_path: Path) -> None:
@@ -313,7 +405,8 @@ def test_traces_of_runs_of_different_sizes_are_not_mixed(tmp_path: Path) -> None
     assert steps(reading).ranks == (0, 1)
     assert steps(reading).world_size == 2
     assert "2 of 2 ranks, 1 of 8 ranks" in notes(reading, NoteKind.MIXED_RUNS)[0]
-    assert [file.path for file in reading.inputs if not file.read] == [stray]
+    assert aside(reading) == [stray]
+    assert all(file.read for file in reading.inputs)
 
 
 def test_a_rank_without_a_file_is_named(tmp_path: Path) -> None:

@@ -52,8 +52,8 @@ def _last_number(path: str) -> int | None:
     return int(match[1]) if match and not _OTHER_NUMBER.search(name) else None
 
 
-def one_run(traces: Sequence[Trace]) -> tuple[list[Trace], list[tuple[Trace, str]], tuple[Note, ...]]:
-    """Traces of the run that most are of, by the world size they tell; others with the reason, and a note."""
+def one_run(traces: Sequence[Trace]) -> tuple[list[Trace], list[Trace], tuple[Note, ...]]:
+    """Traces of the run that most are of, by the world size they tell; others, and a note."""
     sizes = [trace.header.world_size for trace in traces if trace.header.world_size is not None]
     if len(set(sizes)) < 2:
         return list(traces), [], ()
@@ -68,38 +68,39 @@ def one_run(traces: Sequence[Trace]) -> tuple[list[Trace], list[tuple[Trace, str
     )
     return (
         kept,
-        [(each, f"of a run of {each.header.world_size} ranks; {most} are used") for each in others],
+        others,
         (note,),
     )
 
 
-def one_of_each(traces: Sequence[Trace]) -> tuple[list[Trace], list[tuple[Trace, str]], tuple[Note, ...]]:
+def one_of_each(traces: Sequence[Trace]) -> tuple[list[Trace], list[Trace], tuple[Note, ...]]:
     """Of several traces of one rank those whose steps differ; where steps are the same, the later one counts.
 
-    So a profiler that records every thousandth step is read whole, and two runs are not mixed: of each rank the later.
+    So a profiler that records every thousandth step is read whole.
     """
     by_rank: dict[int, list[Trace]] = {}
     for trace in traces:
         if trace.rank is not None:
             by_rank.setdefault(trace.rank, []).append(trace)
-    kept, dropped, again = [], [], []
+    kept: list[Trace] = []
+    dropped: list[Trace] = []
+    again: list[int] = []
     for rank, several in by_rank.items():
         chosen: list[Trace] = []
         for trace in sorted(several, key=_lateness, reverse=True):
-            same = next((each for each in chosen if _shares_steps(trace, each)), None)
-            if same is None:
-                chosen.append(trace)
-            else:
+            if any(_shares_steps(trace, each) for each in chosen):
                 again.append(rank)
-                dropped.append((trace, f"a second trace of rank {rank}; `{same.path}` is used"))
+                dropped.append(trace)
+            else:
+                chosen.append(trace)
         kept += chosen
     notes = (_note_again(again, dropped),) if again else ()
     return kept, dropped, notes
 
 
-def _note_again(again: list[int], dropped: list[tuple[Trace, str]]) -> Note:
+def _note_again(again: list[int], dropped: list[Trace]) -> Note:
     ranks = sorted(set(again))
-    first = dropped[0][0]
+    first = dropped[0]
     return Note(
         kind=NoteKind.DUPLICATE_RANKS,
         text=f"{named_ranks(ranks)} {'have' if len(ranks) > 1 else 'has'} several traces of the "

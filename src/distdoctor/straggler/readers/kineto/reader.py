@@ -18,12 +18,16 @@ from distdoctor.straggler.readers.base import ReadOptions
 from distdoctor.straggler.readers.file_bytes import size_of
 from distdoctor.straggler.readers.file_text import text_start
 from distdoctor.straggler.readers.kineto.groups import Registry
+from distdoctor.straggler.readers.kineto.lives import newest_run
 from distdoctor.straggler.readers.kineto.match import MAX_ROWS, SOURCE, Rows, match
 from distdoctor.straggler.readers.kineto.notes import notes_of
 from distdoctor.straggler.readers.kineto.ranks import host_of_name, one_of_each, one_run, ranks_of_names
 from distdoctor.straggler.readers.kineto.sections import Sections
 from distdoctor.straggler.readers.kineto.trace import KIND, Trace, read_trace
 from distdoctor.straggler.readers.rows import StepRows
+
+# A trace of another run, or a second one of the same steps.
+ASIDE = f"{KIND}, set aside"
 
 # Files between two lines of progress.
 PROGRESS_FILES = 20
@@ -76,15 +80,16 @@ def read(paths: Sequence[str], options: ReadOptions) -> Reading:
             continue
         inputs[path] = trace.input_file
         traces.append(trace)
-    kept, of_other_runs, run_notes = one_run(traces)
+    of_one_size, of_other_sizes, size_notes = one_run(traces)
+    kept, of_other_runs, run_notes = newest_run(of_one_size)
     unranked = [trace for trace in kept if trace.rank is None]
     ranked, doubles, double_notes = one_of_each(kept)
-    for trace, why in (*of_other_runs, *doubles):
-        inputs[trace.path] = _unused(trace.input_file, why)
+    for trace in (*of_other_sizes, *of_other_runs, *doubles):
+        inputs[trace.path] = _set_aside(trace.input_file)
     places = _places(ranked)
     sizes = {trace.header.world_size for trace in ranked if trace.header.world_size is not None}
     timings, row_notes, rows = _timings(ranked, places, sorted(sizes))
-    notes = [*run_notes, *double_notes, *row_notes, *notes_of([*ranked, *unranked])]
+    notes = [*size_notes, *run_notes, *double_notes, *row_notes, *notes_of([*ranked, *unranked])]
     collectives, match_notes = match(
         [rank for rank, _ in rows],
         [each for _, each in rows],
@@ -100,11 +105,9 @@ def read(paths: Sequence[str], options: ReadOptions) -> Reading:
     )
 
 
-def _unused(file: InputFile, why: str) -> InputFile:
-    """The same file, read but not used."""
-    return InputFile(
-        path=file.path, kind=file.kind, bytes=file.bytes, sha256=file.sha256, read=False, why_not=why
-    )
+def _set_aside(file: InputFile) -> InputFile:
+    """The same file, read but not used: a note says why, and nothing is missing for want of it."""
+    return InputFile(path=file.path, kind=ASIDE, bytes=file.bytes, sha256=file.sha256)
 
 
 def _timings(

@@ -72,6 +72,11 @@ class Trace:
     """Collectives of later steps for which there was no room."""
     begin_s: float
     """When its first step began, seconds since 1970 UTC; NaN: not known."""
+    end_s: float
+    """When its last step ended, of all steps, wanted or not."""
+    first_step: int
+    last_step: int
+    """0 and 0 where it has no steps."""
     path: str = field(default="")
 
     @property
@@ -185,6 +190,9 @@ def _digest(
         num_unpaired=num_unpaired,
         num_left_out=num_left_out,
         begin_s=float(base_s + windows.start_us[0] / 1e6) if len(windows.numbers) else float("nan"),
+        end_s=float(base_s + windows.end_us.max() / 1e6) if len(windows.numbers) else float("nan"),
+        first_step=int(windows.numbers.min()) if len(windows.numbers) else 0,
+        last_step=int(windows.numbers.max()) if len(windows.numbers) else 0,
     )
 
 
