@@ -288,6 +288,16 @@ def test_one_scrape_of_an_exporter_is_one_sample_without_a_time(tmp_path: Path) 
     assert any("without a time" in note.text and "are not compared" in note.text for note in reading.notes)
 
 
+def test_many_scrapes_without_times_are_one_note(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{number}.prom" for number in range(5)]
+    for path in paths:
+        path.write_text(EXPOSITION)
+    timed = tmp_path / "timed.prom"
+    timed.write_text(f"DCGM_FI_DEV_SM_CLOCK{labels_text(GPU0)} 1980 1714557600000\n")
+    (note,) = [each for each in read(*paths, timed).notes if "without a time" in each.text]
+    assert "0.prom` and 4 more files" in note.text
+
+
 def test_times_of_a_scrape_are_milliseconds(tmp_path: Path) -> None:
     reading = read_text(tmp_path, f"DCGM_FI_DEV_SM_CLOCK{labels_text(GPU0)} 1980 1714557600000\n")
     assert only(reading).utc_s.tolist() == [1714557600.0]

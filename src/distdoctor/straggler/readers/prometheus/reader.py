@@ -65,6 +65,7 @@ def read(paths: Sequence[str], options: ReadOptions) -> Reading:
     telemetry: list[Telemetry] = []
     notes: list[Note] = []
     claims: list[ToolClaim] = []
+    without_times: list[str] = []
     for number, path in enumerate(dict.fromkeys(paths)):
         samples = Samples(path)
         try:
@@ -82,6 +83,8 @@ def read(paths: Sequence[str], options: ReadOptions) -> Reading:
             why_not = _why_nothing(samples)
         inputs.append(file.input_file(kind, why_not))
         notes += more
+        if samples.has_no_times:
+            without_times.append(path)
         claims += said
         if samples.names and series:
             notes.append(_note_on_names(samples))
@@ -89,6 +92,8 @@ def read(paths: Sequence[str], options: ReadOptions) -> Reading:
             notes.append(Note(kind=NoteKind.CUT_SHORT, text=f"`{path}`: {file.note}"))
         if options.progress is not None and number % 64 == 63:
             options.progress(f"{number + 1} files of metrics")
+    if without_times:
+        notes.append(_note_on_times(without_times))
     return Reading(telemetry=tuple(telemetry), notes=tuple(notes), claims=tuple(claims), inputs=tuple(inputs))
 
 
@@ -117,6 +122,16 @@ def _why_nothing(samples: Samples) -> str:
             f"{sum(samples.names.values())} series of metrics that say nothing of GPUs here ({shown})"
         )
     return "no series of a GPU in it" + (f": {'; '.join(lost)}" if lost else "")
+
+
+def _note_on_times(paths: Sequence[str]) -> Note:
+    more = f" and {len(paths) - 1:,} more files are" if len(paths) > 1 else " is"
+    return Note(
+        kind=NoteKind.LIMITED,
+        text=f"`{paths[0]}`{more} what an exporter served at one moment, without a time: nothing lasts in it, and GPUs "
+        "are not compared by it",
+        how="a query_range over some minutes of the job has times",
+    )
 
 
 def _note_on_names(samples: Samples) -> Note:

@@ -60,6 +60,8 @@ class Samples:
     hanging_hosts: dict[int, str] = field(default_factory=dict)
     xpu_names: set[str] = field(default_factory=set)
     inspector_names: set[str] = field(default_factory=set)
+    has_no_times: bool = False
+    """After `finish`: it is what an exporter served at one moment."""
     _series: dict[tuple[object, ...], _Series] = field(default_factory=dict)
 
     @property
@@ -154,7 +156,8 @@ class Samples:
                 )
             )
         found = self._without_shared_hosts(found)
-        return tuple(found), self._notes(found, num_back), self._claims()
+        self.has_no_times = bool(found) and all(np.isnan(series.utc_s).all() for series in found)
+        return tuple(found), self._notes(num_back), self._claims()
 
     def _without_shared_hosts(self, found: list[GpuSeries]) -> list[GpuSeries]:
         """An address at which two GPUs have one index at the same time stands for several machines, and names none."""
@@ -169,7 +172,7 @@ class Samples:
             for series in found
         ]
 
-    def _notes(self, found: list[GpuSeries], num_back: int) -> list[Note]:
+    def _notes(self, num_back: int) -> list[Note]:
         notes = []
         for what, count in sorted(self.left_out.items()):
             if count:
@@ -186,15 +189,6 @@ class Samples:
                     kind=NoteKind.RESTARTED,
                     text=f"`{self.path}`: {num_back} counters went back, as when an exporter or a host restarts; values "
                     "are as recorded",
-                )
-            )
-        if found and all(np.isnan(series.utc_s).all() for series in found):
-            notes.append(
-                Note(
-                    kind=NoteKind.LIMITED,
-                    text=f"`{self.path}` is what an exporter served at one moment, without a time: nothing lasts in it, "
-                    "and GPUs are not compared by it",
-                    how="a query_range over some minutes of the job has times",
                 )
             )
         if self.is_full:
