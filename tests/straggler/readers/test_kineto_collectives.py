@@ -217,6 +217,21 @@ def test_a_restarted_job_numbers_its_collectives_anew(tmp_path: Path) -> None:
     assert len(by_collective(timings)) == 6
 
 
+def test_ranks_in_no_subgroup_are_in_the_same_collectives_as_those_in_one(tmp_path: Path) -> None:
+    """gloo's spans tell no group: of ranks 0 and 1 nobody knows which, of rank 2 it is the only one."""
+    traces = []
+    for rank in range(3):
+        trace = gloo_trace(rank, slow_us=100.0 * rank)
+        trace.world_size = 3
+        everybody = {"pg_name": "0", "pg_desc": "default_pg", "pg_size": 3, "ranks": [0, 1, 2]}
+        pair = {"pg_name": "1", "pg_desc": "undefined", "pg_size": 2, "ranks": [0, 1]}
+        trace.groups = [everybody, pair] if rank < 2 else [everybody]
+        traces.append(trace)
+    for some in (traces, traces[::-1]):
+        matched = by_collective(only(read(tmp_path, *some)))
+        assert matched == {("all", seq): {0: 4000.0, 1: 3900.0, 2: 3800.0} for seq in range(3)}
+
+
 def gloo_trace(rank: int, *, cat: str = "user_annotation", slow_us: float = 0.0) -> TraceBuilder:
     """DDP on CPUs: an all-reduce on a thread of gloo, from the end of the rank's own work to 8 ms."""
     groups = [{"pg_name": "0", "pg_desc": "default_pg", "pg_size": 2, "ranks": [0, 1]}]

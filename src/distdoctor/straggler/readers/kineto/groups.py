@@ -74,9 +74,18 @@ def _only_ranks(header: Header) -> tuple[int, ...] | None:
     return next(iter(different)) if len(different) == 1 else None
 
 
+# What a communicator is called that the trace does not name.
+_UNNAMED = "all"
+
+
 def _unnamed(ranks: tuple[int, ...] | None, nth: int) -> Group:
     suffix = f", stream {nth}" if nth else ""
-    return Group(name="all" + suffix, ranks=ranks, size=len(ranks) if ranks else None)
+    return Group(name=_UNNAMED + suffix, ranks=ranks, size=len(ranks) if ranks else None)
+
+
+def is_unnamed(group: Group) -> bool:
+    """Whether no trace names this communicator."""
+    return group.what is None and (group.name == _UNNAMED or group.name.startswith(f"{_UNNAMED}, stream "))
 
 
 def _ranks(key: GroupKey, header: Header) -> tuple[int, ...] | None:

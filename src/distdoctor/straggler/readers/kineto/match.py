@@ -18,7 +18,7 @@ from distdoctor.straggler.facts.collectives import CollectiveTimings, Group
 from distdoctor.straggler.facts.places import Place
 from distdoctor.straggler.facts.reading import Note, NoteKind
 from distdoctor.straggler.readers.kineto.gather import Floats, Ints
-from distdoctor.straggler.readers.kineto.groups import Registry
+from distdoctor.straggler.readers.kineto.groups import Registry, is_unnamed
 
 SOURCE = "Kineto traces"
 
@@ -106,6 +106,7 @@ def match(
     rank = np.repeat(np.array(ranks, dtype=np.int32), lengths)
     whole = _joined(rows)
     groups = tuple(registry.groups)
+    whole.group = _one_of_variants(groups)[whole.group]
     if len(set(ranks)) < len(ranks):
         _forget_repeated(whole, rank)
     seq, is_matched = _numbers(whole, rank, len(groups))
@@ -144,6 +145,22 @@ def _joined(rows: list[Rows]) -> Rows:
             setattr(each, column.name, None)
     rows.clear()
     return Rows(**columns)
+
+
+def _one_of_variants(groups: Sequence[Group]) -> NDArray[np.int32]:
+    """By group the one that stands for it: communicators that no trace names are one on all ranks or on none.
+
+    A rank in no subgroup tells the ranks of its only group. Of others, which are in several, nobody knows which group a
+    collective was in; so nobody knows of the first whether it was in the same.
+    """
+    stands = np.arange(len(groups), dtype=np.int32)
+    unlisted = {
+        group.name: number for number, group in enumerate(groups) if is_unnamed(group) and group.ranks is None
+    }
+    for number, group in enumerate(groups):
+        if is_unnamed(group):
+            stands[number] = unlisted.get(group.name, number)
+    return stands
 
 
 def _forget_repeated(rows: Rows, rank: NDArray[np.int32]) -> None:
