@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -24,12 +25,15 @@ MIN_REPORTS = 20
 # Units of times and rates of work. Temperatures and clocks differ among healthy GPUs by more than times do.
 _OF_SPEED = frozenset(("ms", "s", "us", "TF", "TFLOP/s"))
 
-# Timers of a rank's own work, by parts of their names, and of what holds waiting.
+# Timers of a rank's own work, by parts of their names, and of what holds waiting. A timer around the whole schedule
+# (Megatron-LM's forward-backward) holds the waiting for other stages and for collectives, so it is equal on all ranks.
 _OWN_TIMERS = ("forward", "backward", "round trip", "rtt", "throughput", "etpt", "elapsed")
 _COMMUNICATION = ("send", "recv", "reduce", "gather", "sync", "barrier", "loader")
 
 # Least and most within this are one: no rank is slower. The floor of the rank analysis.
 CLOSE = 0.03
+
+_WORD = re.compile(r"[a-z]+")
 
 _ALL = "Megatron-LM: `--timing-log-level 2 --timing-log-option all` prints every rank"
 
@@ -85,9 +89,11 @@ def all_close(extremes: Sequence[Extremes]) -> float | None:
 
 
 def _is_own(name: str) -> bool:
-    """A timer of computing. Timers of sends, receives and collectives hold waiting."""
+    """A timer of computing. Timers of sends, receives, collectives and of the whole schedule hold waiting."""
     lowered = name.lower()
-    if any(word in lowered for word in _COMMUNICATION):
+    if any(word in lowered for word in _COMMUNICATION) or {"forward", "backward"} <= set(
+        _WORD.findall(lowered)
+    ):
         return False
     return any(word in lowered for word in _OWN_TIMERS)
 
