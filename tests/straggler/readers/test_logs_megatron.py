@@ -269,6 +269,28 @@ def test_without_the_job_s_arguments_nothing_is_taken_for_own_work(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
+    "shown", ["", arguments(**PLAIN), arguments(**{**PLAIN, "barrier_with_L1_time": True})]
+)
+def test_timers_of_level_1_give_no_own_work_that_waiting_for_gradients_could_be_taken_from(
+    tmp_path: Path, shown: str
+) -> None:
+    """Waiting for stages and inside of layers is in forward-backward: the iteration less one timer is no rank's work."""
+    level_1 = {name: TIMERS[name] for name in ("forward-backward", "all-grads-sync", "optimizer")}
+    text = shown + "".join(iteration(step, 420.0) + all_ranks(level_1) for step in (1, 2, 3))
+    reading = read(tmp_path, text)
+    (steps,) = reading.steps
+    assert set(steps.sections) == {Section.STEP}
+    (limit,) = [note for note in reading.notes if "level 1" in note.text]
+    assert "--timing-log-level 2 --timing-log-option all" in (limit.how or "")
+
+
+def test_copies_of_the_optimizer_are_own_work_at_level_1_too(tmp_path: Path) -> None:
+    level_1 = {name: TIMERS[name] for name in ("forward-backward", "all-grads-sync", "optimizer-inner-step")}
+    (steps,) = read(tmp_path, iteration(1, 420.0) + all_ranks(level_1)).steps
+    assert set(steps.sections) == {Section.STEP, Section.OPTIMIZER}
+
+
+@pytest.mark.parametrize(
     "prefix",
     [
         "",

@@ -7,6 +7,9 @@ Read from megatron/core/timers.py, pipeline_parallel/schedules.py, training.py; 
   of their own. They include the collectives of tensor, context and expert parallelism and of sharded parameters;
   backward-compute also gradient reduction that overlaps it. So they are own work only where the printed arguments
   rule all that out, else walls.
+- Without them (`--timing-log-level 1`) waiting for other stages and inside of layers is in forward-backward, in one
+  with the work. Then all-grads-sync is not all of the waiting, and the iteration less it is no work of a rank: it is as
+  long on all ranks, whoever is slow.
 - batch-generator lies inside forward-compute. It holds a broadcast when tensor parallel is above 1; without, it is
   the data loader, and is taken out of forward.
 - all-reduce, reduce-scatter and all-gather timers hold waiting and transfer in one. With `barrier_with_L1_time` (the
@@ -74,12 +77,13 @@ def sections_of(
         sections[Section.STEP] = times["step"]
     barrier = arguments.flag("barrier_with_L1_time") is True
     sync, peers = times.get("sync"), times.get("peers")
-    if barrier and sync is not None:
-        sections[Section.TRANSFER] = sync
-    elif sync is not None:
-        peers = sync if peers is None else _added(sync, peers)
-    if peers is not None:
-        sections[Section.COMM] = peers
+    if "forward" in times or "backward" in times:
+        if barrier and sync is not None:
+            sections[Section.TRANSFER] = sync
+        elif sync is not None:
+            peers = sync if peers is None else _added(sync, peers)
+        if peers is not None:
+            sections[Section.COMM] = peers
     if inside is None and ("forward" in times or "backward" in times):
         lacking = arguments.unknown()
         known = arguments.num_seen or arguments.values
