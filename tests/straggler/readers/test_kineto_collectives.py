@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from distdoctor.report.model import Status
+from distdoctor.report.request import ReportRequest
 from distdoctor.straggler.facts.collectives import CollectiveTimings
 from distdoctor.straggler.facts.reading import NoteKind, Reading
 from distdoctor.straggler.facts.sections import Section
+from distdoctor.straggler.from_files import report_of_files
 from distdoctor.straggler.readers.base import ReadOptions
 from distdoctor.straggler.readers.kineto import KINETO
 from straggler.readers.kineto_traces import BASE_NS, OLD_SEND_RECV, TraceBuilder, rank_trace
@@ -256,6 +260,65 @@ def test_gloo_on_cpus_gives_collectives_and_the_rest_of_the_step(tmp_path: Path,
     assert any(
         "compute is the step without its collectives" in text for text in notes(reading, NoteKind.LIMITED)
     )
+
+
+def exchange(rank: int, *, posted_us: float, works: bool) -> TraceBuilder:
+    """Steps of 10 ms on CPUs: a receive that is posted and awaited after some time, and 2 ms of other things."""
+    trace = TraceBuilder(rank=rank, world_size=4)
+    for index in range(3):
+        began = 1_000_000.0 + 10_000 * index
+        trace.step(index, began, 10_000)
+        trace.event("cpu_op", "aten::mm", began + 100, 900)
+        trace.event("cpu_op", "c10d::recv_", began + 1_900, 150)
+        trace.event("user_annotation", "gloo:recv", began + 2_000, posted_us)
+        if works:
+            trace.event("cpu_op", "aten::mm", began + 2_100, 50)
+        trace.event("user_annotation", "gloo:all_reduce", began + 2_000 + posted_us, 8_000 - posted_us)
+    return trace
+
+
+def test_a_receive_during_which_nothing_is_done_is_waiting(tmp_path: Path) -> None:
+    reading = read(tmp_path, *(exchange(rank, posted_us=6_000, works=False) for rank in range(4)))
+    sections = reading.steps[0].sections
+    assert sections[Section.COMM].tolist() == [[pytest.approx(8.0)] * 3] * 4
+    assert sections[Section.UNSPLIT].tolist() == [[pytest.approx(2.0)] * 3] * 4
+    assert not any("outstanding" in text for text in notes(reading, NoteKind.LIMITED))
+
+
+def test_a_receive_during_which_a_rank_works_is_neither_waiting_nor_own_work(tmp_path: Path) -> None:
+    reading = read(tmp_path, *(exchange(rank, posted_us=6_000, works=True) for rank in range(4)))
+    sections = reading.steps[0].sections
+    assert sections[Section.COMM].tolist() == [[pytest.approx(2.0)] * 3] * 4
+    assert sections[Section.UNSPLIT].tolist() == [[pytest.approx(2.0)] * 3] * 4
+    (told,) = (text for text in notes(reading, NoteKind.LIMITED) if "outstanding" in text)
+    assert "ranks 0-3 work" in told
+    assert " 60 % of a step" in told
+
+
+def test_a_rank_that_may_work_while_a_receive_is_outstanding_is_not_compared_with_others(
+    tmp_path: Path,
+) -> None:
+    traces = [exchange(rank, posted_us=7_500 if rank == 2 else 1_000, works=True) for rank in range(4)]
+    own = read(tmp_path, *traces).steps[0].sections[Section.UNSPLIT]
+    assert np.isnan(own[2]).all()
+    assert own[[0, 1, 3]].tolist() == [[pytest.approx(2.0)] * 3] * 3
+
+
+def test_nobody_is_cleared_where_sends_and_receives_hide_most_of_a_step(tmp_path: Path) -> None:
+    for rank in range(4):
+        trace = TraceBuilder(rank=rank, world_size=4)
+        for index in range(30):
+            began = 1_000_000.0 + 10_000 * index
+            trace.step(index, began, 9_990)
+            trace.event("user_annotation", "gloo:recv", began + 500 + 7 * index, 9_000)
+            trace.event("cpu_op", "aten::mm", began + 1_000, 50)
+        trace.write(tmp_path / f"rank-{rank}.json")
+    request = ReportRequest(
+        command="straggler analyze", argv=("distdoctor",), started=datetime(2026, 11, 30, tzinfo=timezone.utc)
+    )
+    report = report_of_files(request, [str(tmp_path)])
+    assert report.verdict.cause_class == "inconclusive"
+    assert report.verdict.status is Status.UNKNOWN
 
 
 def test_more_collectives_than_there_is_room_for_cost_the_last_steps(

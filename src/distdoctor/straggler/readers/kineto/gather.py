@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -20,7 +21,9 @@ from distdoctor.straggler.readers.kineto.decode import (
 from distdoctor.straggler.readers.kineto.header import MAX_NAME_CHARACTERS, bounded_int
 from distdoctor.straggler.readers.kineto.names import (
     CATEGORIES,
+    COMMUNICATION_CALLS,
     CPU_MARKS,
+    CPU_OPS,
     GC_MARK,
     GLOO_MARK,
     LOADER_MARK,
@@ -131,6 +134,7 @@ class Gatherer:
         self.gloo = Collectives()
         self.nccl = Collectives()
         self.recording = Spans()
+        self._op_starts = array("d")
         self._activities: list[Activities] = []
         self._num_activities = 0
         self._launches: list[tuple[Ints, Floats]] = []
@@ -161,6 +165,8 @@ class Gatherer:
                     self._take_mark(event)
                 elif event.name.startswith(P2P_MARKS):
                     self.has_p2p_calls = True
+                elif event.cat in CPU_OPS and len(self._op_starts) < MAX_ACTIVITIES:
+                    self._take_op(event)
             elif cat is Cat.RUNTIME:
                 if self._launches_work(event.name):
                     launches.append(event)
@@ -184,6 +190,10 @@ class Gatherer:
         return Activities(
             *(np.concatenate([getattr(part, name) for part in parts]) for name in Activities.__slots__)
         )
+
+    def op_starts(self) -> Floats:
+        """When operations on the CPU began, ascending; calls of collectives are not among them."""
+        return np.sort(np.array(self._op_starts, dtype=np.float64))
 
     def launches(self) -> tuple[Ints, Floats]:
         """Correlation ids and times of launches."""
@@ -210,6 +220,10 @@ class Gatherer:
             if len(cache) < 100_000:  # names are few; a file made of different ones costs time, not memory
                 cache[name] = kind
         return kind
+
+    def _take_op(self, event: Event) -> None:
+        if not event.name.startswith(COMMUNICATION_CALLS) and is_time(event):
+            self._op_starts.append(event.ts)
 
     def _take_mark(self, event: Event) -> None:
         name = event.name

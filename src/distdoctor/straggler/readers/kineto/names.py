@@ -57,6 +57,10 @@ GLOO_MARK = "gloo:"
 GC_MARK = "Python GC"
 CPU_MARKS = (STEP_MARK, LOADER_MARK, GLOO_MARK, GC_MARK)
 
+# An operation of torch on the CPU that is no call of a collective, by its category and the beginning of its name.
+CPU_OPS = ("cpu_op", "Operator")
+COMMUNICATION_CALLS = ("c10d::", "nccl:", GLOO_MARK, "record_param_comms", "_c10d_functional", "aten::empty")
+
 # CPU-side annotations of point-to-point calls: then `SendRecv` kernels without metadata may be these.
 P2P_MARKS = ("nccl:send", "nccl:recv", "nccl:coalesced")
 

@@ -12,6 +12,9 @@ from distdoctor.straggler.readers.kineto.trace import Trace
 from distdoctor.straggler.readers.rank_words import named_ranks
 from distdoctor.units import fold_ints
 
+# Less of a step than this hides no slow rank that counts. Our own threshold: the least effect that is told.
+MIN_HIDDEN = 0.03
+
 # Names of files that a note lists.
 _MAX_NAMES = 3
 
@@ -32,6 +35,7 @@ def notes_of(traces: Sequence[Trace]) -> list[Note]:
         _host_only(traces),
         _without_collectives(traces),
         _unpaired(sum(trace.num_unpaired for trace in traces)),
+        _hidden([trace for trace in traces if trace.hidden >= MIN_HIDDEN]),
         _foreign([trace for trace in traces if trace.num_foreign > 0]),
         _no_room(sum(trace.num_left_out for trace in traces)),
     ]
@@ -134,8 +138,20 @@ def _unpaired(num: int) -> Note | None:
         return None
     return Note(
         kind=NoteKind.LIMITED,
-        text=f"{num:,} sends and receives do not say their peer; their time counts as communication, and nobody is "
-        "compared by them",
+        text=f"{num:,} sends and receives do not say their peer; nobody is compared by them",
+    )
+
+
+def _hidden(traces: Sequence[Trace]) -> Note | None:
+    if not traces:
+        return None
+    shares = sorted({f"{100 * trace.hidden:.0f}" for trace in traces}, key=int)
+    much = shares[0] if len(shares) == 1 else f"{shares[0]} to {shares[-1]}"
+    return Note(
+        kind=NoteKind.LIMITED,
+        text=f"{_ranks(traces)} work{'' if len(traces) > 1 else 's'} while sends and receives are outstanding; these last "
+        f"until `wait()` returns, so {much} % of a step are neither own work nor waiting for sure",
+        how="time what lies between collectives: torchrun … -m distdoctor straggler record --record-dir DIR -- train.py",
     )
 
 

@@ -29,6 +29,10 @@ from distdoctor.straggler.readers.rows import StepRows
 # A trace of another run, or a second one of the same steps.
 ASIDE = f"{KIND}, set aside"
 
+# The part of a step that may be own work or waiting beside which own time is still compared. Our own threshold: as
+# much as parts of a step may leave open.
+MAX_HIDDEN = 0.15
+
 # Files between two lines of progress.
 PROGRESS_FILES = 20
 
@@ -120,6 +124,11 @@ def _timings(
     for place in places:
         table.place(place)
     any_marks = any(trace.has_marks for trace in traces)
+    for trace in _mostly_hidden(traces):
+        trace.sections = {
+            **trace.sections,
+            Section.UNSPLIT: np.full(len(trace.steps), np.nan, dtype=np.float32),
+        }
     for trace in traces:
         rank = trace.rank
         if rank is None:
@@ -133,6 +142,17 @@ def _timings(
             trace.rows = None
     timings, notes = table.build(SOURCE)
     return timings, notes, rows
+
+
+def _mostly_hidden(traces: Sequence[Trace]) -> list[Trace]:
+    """Traces whose own time cannot be set beside that of others, since too much of it may lie in sends and receives.
+
+    Where that is so of most ranks the parts of the job's steps do not add up, which everybody sees; where it is so of
+    few, these would pass for ranks with little own work.
+    """
+    if not traces or float(np.median([trace.hidden for trace in traces])) > MAX_HIDDEN:
+        return []
+    return [trace for trace in traces if trace.hidden > MAX_HIDDEN and Section.UNSPLIT in trace.sections]
 
 
 def _sure_sections(trace: Trace) -> Sections:

@@ -58,18 +58,35 @@ def host_sections(
 
 
 def host_only_sections(
-    start: Floats, dur: Floats, windows: Windows, data_ms: NDArray[np.float32] | None
-) -> Sections:
+    collectives: tuple[Floats, Floats],
+    sends: tuple[Floats, Floats],
+    op_starts: Floats,
+    windows: Windows,
+    data_ms: NDArray[np.float32] | None,
+) -> tuple[Sections, Floats]:
     """COMM and UNSPLIT of a trace without a device: collectives on the CPU, and the rest of the step without input.
 
-    What overlaps with a collective counts as the collective's, so UNSPLIT is the least that it can be.
+    What overlaps with a collective counts as the collective's, so UNSPLIT is the least that it can be. A send or
+    receive lasts from its posting to its `wait()`: where operations began meanwhile it is neither waiting nor own work
+    for sure, and in no section. Also returned: how much of each step that is, as a share.
+
+    collectives, sends: starts and durations. op_starts: when operations began, ascending.
     """
-    comm = _union_by_step(start, dur, windows)
+    start, dur = sends
+    began = np.searchsorted(op_starts, start + dur, side="left") - np.searchsorted(
+        op_starts, start, side="right"
+    )
+    waits = began <= 0
+    sure = [np.concatenate([one, each[waits]]) for one, each in zip(collectives, sends, strict=True)]
+    everything = [np.concatenate(both) for both in zip(collectives, sends, strict=True)]
+    comm = _union_by_step(sure[0], sure[1], windows)
+    told = _union_by_step(everything[0], everything[1], windows)
     step = windows.end_us - windows.start_us
-    rest = np.maximum(step - comm, 0.0)
+    rest = np.maximum(step - told, 0.0)
     if data_ms is not None:
         rest = np.maximum(rest - np.nan_to_num(data_ms) * 1e3, 0.0)
-    return {Section.COMM: _ms(comm), Section.UNSPLIT: _ms(rest)}
+    hidden: Floats = (told - comm) / np.where(step > 0, step, np.nan)
+    return {Section.COMM: _ms(comm), Section.UNSPLIT: _ms(rest)}, hidden
 
 
 def _idle_us(start: Floats, end: Floats, done: Floats, windows: Windows) -> Floats:

@@ -18,6 +18,7 @@ from distdoctor.straggler.readers.kineto.blocks import Blocks
 from distdoctor.straggler.readers.kineto.collect import Labels, Took, collect_rows, places_of
 from distdoctor.straggler.readers.kineto.decode import decode_events, is_list
 from distdoctor.straggler.readers.kineto.gather import (
+    P2P_OPS,
     Activities,
     Floats,
     Gatherer,
@@ -70,6 +71,8 @@ class Trace:
     """Point-to-point calls whose peer is not told."""
     num_left_out: int
     """Collectives of later steps for which there was no room."""
+    hidden: float
+    """Share of its median step in sends and receives during which it worked: neither waiting nor own work for sure."""
     begin_s: float
     """When its first step began, seconds since 1970 UTC; NaN: not known."""
     end_s: float
@@ -145,11 +148,21 @@ def _digest(
         windows = _one_window(gatherer, work)
     step_of = steps_of_work(work, *gatherer.launches(), windows)
     gloo = gatherer.gloo_spans.arrays()
+    hidden = 0.0
     sections = dict(host_sections(gatherer.loader.arrays(), gatherer.gc.arrays(), windows))
     if len(work.start_us):
         sections.update(device_sections(work, step_of, windows))
     elif len(gloo[0]):
-        sections.update(host_only_sections(*gloo, windows, sections.get(Section.DATA)))
+        is_p2p = np.array([op in P2P_OPS for op in gatherer.gloo.op], dtype=bool)
+        host_only, shares = host_only_sections(
+            (gloo[0][~is_p2p], gloo[1][~is_p2p]),
+            (gloo[0][is_p2p], gloo[1][is_p2p]),
+            gatherer.op_starts(),
+            windows,
+            sections.get(Section.DATA),
+        )
+        sections.update(host_only)
+        hidden = float(np.nanmedian(shares)) if np.isfinite(shares).any() else 0.0
     base_s = _base_s(header, windows)
     rows, num_unpaired, num_left_out = None, 0, 0
     if rank is not None:
@@ -189,6 +202,7 @@ def _digest(
         num_foreign=len(everything.start_us) - len(work.start_us),
         num_unpaired=num_unpaired,
         num_left_out=num_left_out,
+        hidden=hidden,
         begin_s=float(base_s + windows.start_us[0] / 1e6) if len(windows.numbers) else float("nan"),
         end_s=float(base_s + windows.end_us.max() / 1e6) if len(windows.numbers) else float("nan"),
         first_step=int(windows.numbers.min()) if len(windows.numbers) else 0,
