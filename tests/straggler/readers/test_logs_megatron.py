@@ -369,6 +369,26 @@ def test_what_puts_collectives_into_forward_makes_it_a_wall(tmp_path: Path, name
     assert {Section.FORWARD_WALL, Section.BACKWARD_WALL} <= set(steps.sections)
 
 
+@pytest.mark.parametrize(
+    ("shown", "is_told"),
+    [
+        ({"tensor_model_parallel_size": 2}, True),
+        ({"tensor_model_parallel_size": 4}, False),
+        ({"tensor_model_parallel_size": 2, "context_parallel_size": 2}, False),
+        ({"tensor_model_parallel_size": 2, "pipeline_model_parallel_size": 2}, False),
+        ({"use_megatron_fsdp": True}, False),
+        ({"zero_stage": 3}, False),
+    ],
+)
+def test_where_all_peers_wait_inside_of_forward_the_step_less_other_waiting_is_no_work(
+    tmp_path: Path, shown: dict[str, object], is_told: bool
+) -> None:
+    """One group of all ranks of a stage, or parameters gathered from all: whoever is slow, all take as long."""
+    text = arguments(**{**PLAIN, **shown}) + iteration(1, 420.0) + all_ranks(TIMERS)
+    (steps,) = read(tmp_path, text).steps
+    assert (Section.COMM in steps.sections) is is_told
+
+
 def test_behind_a_barrier_collectives_are_transfer_and_the_waiting_is_said_to_be_unseen(
     tmp_path: Path,
 ) -> None:

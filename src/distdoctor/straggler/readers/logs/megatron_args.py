@@ -113,6 +113,24 @@ class MegatronArguments:
             return ", ".join(found)
         return None if self.unknown() else ""
 
+    def waits_for_its_peers_inside(self) -> bool:
+        """Whether forward and backward are known to hold waiting for every rank that does the same work.
+
+        Then all of them are equally long, whoever is slow. Tensor, context and expert parallel groups wait among
+        themselves; where there are several of them in a stage, one with a slow rank differs from the others.
+        """
+        if (
+            self.unknown()
+            or any(self.flag(name) for name in _SHARDED)
+            or self.values.get("zero_stage") == "3"
+        ):
+            return True
+        group = 1
+        for name in _INSIDE.values():
+            group *= self.size(name) or 1
+        stages = self.size("pipeline_model_parallel") or 1
+        return group > 1 and self.world_size is not None and group * stages >= self.world_size
+
     def unknown(self) -> tuple[str, ...]:
         """Names of arguments without which it is not known what forward and backward hold."""
         sizes = [f"{name}_size" for name in _DECIDING if self.size(name) is None]

@@ -82,7 +82,8 @@ def sections_of(
             sections[Section.TRANSFER] = sync
         elif sync is not None:
             peers = sync if peers is None else _added(sync, peers)
-        if peers is not None:
+        # Where forward and backward hold waiting for all peers, it is not all of the waiting.
+        if peers is not None and not arguments.waits_for_its_peers_inside():
             sections[Section.COMM] = peers
     if inside is None and ("forward" in times or "backward" in times):
         lacking = arguments.unknown()
