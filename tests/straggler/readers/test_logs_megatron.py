@@ -389,6 +389,11 @@ def test_where_all_peers_wait_inside_of_forward_the_step_less_other_waiting_is_n
     assert (Section.COMM in steps.sections) is is_told
 
 
+def test_without_arguments_communication_is_told_as_it_is_printed(tmp_path: Path) -> None:
+    (steps,) = read(tmp_path, iteration(1, 420.0) + all_ranks(TIMERS)).steps
+    assert Section.COMM in steps.sections
+
+
 def test_behind_a_barrier_collectives_are_transfer_and_the_waiting_is_said_to_be_unseen(
     tmp_path: Path,
 ) -> None:

@@ -119,11 +119,7 @@ class MegatronArguments:
         Then all of them are equally long, whoever is slow. Tensor, context and expert parallel groups wait among
         themselves; where there are several of them in a stage, one with a slow rank differs from the others.
         """
-        if (
-            self.unknown()
-            or any(self.flag(name) for name in _SHARDED)
-            or self.values.get("zero_stage") == "3"
-        ):
+        if any(self.flag(name) for name in _SHARDED) or self.values.get("zero_stage") == "3":
             return True
         group = 1
         for name in _INSIDE.values():
