@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 
@@ -310,9 +311,15 @@ def test_much_of_a_step_in_no_timed_part_rules_nobody_out() -> None:
     assert "of a step is in no timed part" in report.verdict.title
 
 
-def test_nobody_is_said_of_the_pass_that_was_timed() -> None:
-    title = report_of(parts_of(Section.DATA, Section.FORWARD, slow_in=None)).verdict.title
-    assert title.endswith("slower than its peers in forward")
+@pytest.mark.parametrize("timed", [(Section.FORWARD,), (Section.DATA, Section.FORWARD)])
+@pytest.mark.parametrize("slow_in", [None, Section.BACKWARD])
+def test_one_pass_alone_rules_nobody_out(timed: tuple[Section, ...], slow_in: Section | None) -> None:
+    report = report_of(parts_of(*timed, slow_in=slow_in))
+    assert report.verdict.cause_class == "inconclusive"
+    assert "only forward was timed" in report.verdict.title
+    with_steps = report_of(parts_of(*timed, Section.STEP, slow_in=slow_in))
+    assert with_steps.verdict.cause_class == "inconclusive"
+    assert "of a step is in no timed part" in with_steps.verdict.title
     both = report_of(parts_of(Section.FORWARD, Section.BACKWARD, slow_in=None)).verdict.title
     assert both.endswith("slower than its peers")
 
@@ -385,3 +392,42 @@ def test_accused_ranks_that_look_like_a_stage_of_another_mesh_are_not_sure() -> 
     single = report_of(recorded(own_times(slow(16, (12,), 1.25), seed=1), same_work=True))
     assert stage.findings[0].confidence is Confidence.MEDIUM
     assert single.findings[0].confidence is Confidence.HIGH
+
+
+def placed(coords: Sequence[dict[str, int]], slow_rank: int) -> StepTimings:
+    """Ranks at these coordinates, one of which computes a quarter longer."""
+    own = own_times(slow(len(coords), (slow_rank,), 1.25), seed=1)
+    timings = recorded(own)
+    places = tuple(replace(place, coords=each) for place, each in zip(timings.places, coords, strict=True))
+    return replace(timings, places=places)
+
+
+@pytest.mark.parametrize("name", ["ep", "cp"])
+@pytest.mark.parametrize("num_ranks", [8, 16])
+def test_experts_or_parts_of_sequences_that_no_other_rank_holds_accuse_nobody(
+    name: str, num_ranks: int
+) -> None:
+    report = report_of(placed([{name: rank} for rank in range(num_ranks)], 5))
+    assert report.verdict.cause_class == "inconclusive"
+    assert "rank 5 may be slow" in report.verdict.title
+    assert not [each for each in report.culprits if each.role == "culprit"]
+
+
+def test_an_expert_that_other_ranks_hold_too_is_compared_with_them() -> None:
+    coords = [{"ep": rank % 4, "dp": rank // 4} for rank in range(32)]
+    assert [each.rank for each in report_of(placed(coords, 5)).culprits if each.role != "victim"] == [5]
+
+
+@pytest.mark.parametrize(
+    "coords",
+    [
+        [{"tp": rank} for rank in range(8)],
+        [{"dp": 0} for _ in range(8)],
+        [{"pp": rank // 8} for rank in range(16)],
+    ],
+    ids=["tensor parallel given up", "equal coordinates", "stages alone"],
+)
+def test_confidence_is_not_high_where_peers_may_do_other_work(coords: list[dict[str, int]]) -> None:
+    (finding,) = [each for each in report_of(placed(coords, 5)).findings if each.id == "straggler-slow-rank"]
+    assert finding.confidence is Confidence.MEDIUM
+    assert "(data parallel)" not in finding.evidence[0].text

@@ -42,7 +42,7 @@ def check_data_imbalance(facts: Analysed) -> Sequence[Outcome]:
 def _outcome(judged: Judged) -> Outcome:
     judgement = judged.judgement
     rotation = judgement.rotation
-    if judgement.basis is Basis.WALL_ONLY or rotation is None:
+    if judgement.basis in (Basis.WALL_ONLY, Basis.WAIT_ONLY) or rotation is None:
         return not_seen("own times are not in the evidence")
     if judgement.num_steps < MIN_STEPS:
         return not_seen(f"{judged.units}: too few to see whether the slowest rank changes")

@@ -86,7 +86,9 @@ def _found(judged: Judged, host: SlowHost) -> Found:
         severity=Severity.CRITICAL
         if together is not None and together >= CRITICAL_COST
         else Severity.WARNING,
-        confidence=Confidence.HIGH if measured and judgement.peers.known else Confidence.MEDIUM,
+        confidence=Confidence.HIGH
+        if measured and judgement.peers.known and judgement.peers.is_whole and not judgement.peers.given_up
+        else Confidence.MEDIUM,
         evidence=tuple(evidence),
         explanation="Its ranks are slow together, which points to what they share: CPU, memory, cooling, power, "
         f"storage or other jobs on the host, rather than to one GPU. {why(cause)}",

@@ -210,7 +210,7 @@ def confidence_of(judged: Judged, suspect: Suspect) -> Confidence:
 def _sure_of_peers(judged: Judged) -> bool:
     """Coordinates are told, and the accused form no pattern that a mesh in another order would explain."""
     judgement, timings = judged.judgement, judged.timings
-    if not judgement.peers.known:
+    if not judgement.peers.known or judgement.peers.given_up or not judgement.peers.is_whole:
         return False
     accused = [each.rank for each in judgement.accused]
     return pattern_of(accused, timings.world_size or timings.num_ranks).shape is Shape.SCATTERED

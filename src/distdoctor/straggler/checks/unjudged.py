@@ -157,13 +157,28 @@ def _partial(judgement: Judgement) -> str | None:
     """What was not timed, where that is too much for a slow rank to be ruled out."""
     if judgement.basis is not Basis.SECTIONS:
         return None
+    if judgement.parts_even_out:
+        return "parts add up to the same on all ranks: one of them holds waiting"
     if not set(judgement.own_sections) & set(COMPUTING):
         timed = " and ".join(section.value for section in judgement.own_sections)
         were = "were" if len(judgement.own_sections) > 1 else "was"
         return f"of own work only {timed} {were} timed: a rank that computes longer would not show"
     if judgement.untold is not None and judgement.untold > MAX_UNTOLD:
         return f"{percent(judgement.untold)} of a step is in no timed part: a rank that is slow in it would not show"
+    if judgement.untold is None and _times_one_pass(judgement):
+        timed, other = (
+            ("forward", "backward") if Section.FORWARD in judgement.own_sections else ("backward", "forward")
+        )
+        return f"only {timed} was timed apart from waiting: a rank that is slow in {other} would not show"
     return None
+
+
+def _times_one_pass(judgement: Judgement) -> bool:
+    """Own work of one pass, and neither waiting nor a time of all computing."""
+    own = set(judgement.own_sections)
+    measured = judgement.wait_ms is not None and not judgement.wait_is_derived
+    passes = own & {Section.FORWARD, Section.BACKWARD}
+    return not measured and len(passes) == 1 and not own & {Section.COMPUTE, Section.UNSPLIT}
 
 
 def _two_kinds(judged: Judged, kinds: TwoKinds) -> tuple[str, str]:

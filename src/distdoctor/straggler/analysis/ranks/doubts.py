@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from distdoctor.straggler.analysis.peer_median import row_medians
-from distdoctor.straggler.analysis.peers import Peers
+from distdoctor.straggler.analysis.peers import UNEVEN_DIMENSIONS, Peers
 from distdoctor.straggler.analysis.ranks.accused_cost import in_ms
 from distdoctor.straggler.analysis.ranks.blocks import RankPattern, Shape, pattern_of
+from distdoctor.straggler.analysis.ranks.causes import Cause, explain_suspect
 from distdoctor.straggler.analysis.ranks.gates import FEW_STEPS
 from distdoctor.straggler.analysis.ranks.hosts import (
     MIN_SHARE,
@@ -44,6 +45,10 @@ FEW_HOSTS = 0.25
 
 # Ranks that differ in these coordinates alone wait for one another inside of forward and backward.
 MATE_DIMENSIONS = frozenset({"tp", "etp", "cp", "sp", "dsp"})
+
+
+# Causes that more experts' tokens or a longer part of a sequence look like.
+_BY_UNEVEN_WORK = frozenset({Cause.COMPUTE, Cause.MIXED, Cause.UNKNOWN, Cause.OUTSIDE})
 
 
 def counted_alike(scene: Scene, suspects: tuple[Suspect, ...]) -> tuple[Suspect, ...]:
@@ -104,6 +109,8 @@ def doubt_groups(
     Returns the pattern that made the doubt, None when there is none.
     """
     if scene.peers.known:
+        if UNEVEN_DIMENSIONS & set(scene.peers.given_up):
+            suspects = tuple(sorted(map(_doubt_uneven, suspects), key=worst_first))
         return _doubt_mates(suspects, hosts, timings.places), hosts, None
     lasting = {each.row for each in suspects if each.is_accused and each.pattern is not Pattern.INTERMITTENT}
     rows = lasting | {row for host in hosts for row in host.rows}
@@ -121,6 +128,14 @@ def doubt_groups(
         replace(each, failed=(*each.failed, Gate.KIND)) if each.row in lasting else each for each in suspects
     )
     return doubted, (), pattern
+
+
+def _doubt_uneven(suspect: Suspect) -> Suspect:
+    """Accuses nobody for computing longer where others have other experts or parts of sequences; input is no such part."""
+    lasting = suspect.is_accused and suspect.pattern is not Pattern.INTERMITTENT
+    if not lasting or explain_suspect(suspect).cause not in _BY_UNEVEN_WORK:
+        return suspect
+    return replace(suspect, failed=(Gate.UNEVEN,))
 
 
 def _doubt_mates(

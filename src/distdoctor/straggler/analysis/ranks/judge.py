@@ -10,11 +10,13 @@ from distdoctor.straggler.analysis.ranks.judgement import Judgement, Suspect
 from distdoctor.straggler.analysis.ranks.look import look_at
 from distdoctor.straggler.analysis.ranks.own_time import (
     MIN_OWN_SHARE,
+    Basis,
     OwnTime,
     own_time_of,
     wall_time_of,
     whole_own_time_of,
 )
+from distdoctor.straggler.analysis.ranks.parts import parts_even_out
 from distdoctor.straggler.analysis.ranks.suspects import worst_first
 from distdoctor.straggler.facts.sections import Role, Section, role_of
 from distdoctor.straggler.facts.steps import StepTimings
@@ -36,7 +38,10 @@ def judge(timings: StepTimings) -> Judgement | None:
     if own_time is None:
         return None
     untold = _untold_share(timings, own_time)
-    first = replace(look_at(timings, own_time), untold=untold)
+    even = own_time.basis is Basis.SECTIONS and parts_even_out(
+        [timings.sections[section] for section in own_time.own_sections]
+    )
+    first = replace(look_at(timings, own_time), untold=untold, parts_even_out=even)
     whole = whole_own_time_of(timings) if untold is not None and untold < MAX_UNTOLD else None
     if whole is None:
         return _by_walls(timings, first)
@@ -92,6 +97,9 @@ def _untold_share(timings: StepTimings, own_time: OwnTime) -> float | None:
     stages = {place.coords.get("pp", 0) for place in timings.places}
     if own_time.wait is None or own_time.own_share is None or not own_time.step_ms or len(stages) > 1:
         return None
+    if own_time.wait_is_derived:
+        # The rest of the step was called waiting; where a pass was not timed, its work is in there as well.
+        return None if _times_computing(own_time) else 1 - own_time.own_share
     rows = slice(None, None, max(1, timings.num_ranks // _SAMPLED_ROWS))
     waiting = own_time.wait[rows]
     if Section.COMM in timings.sections:
@@ -108,6 +116,11 @@ def _untold_share(timings: StepTimings, own_time: OwnTime) -> float | None:
         # Of each step of each rank: who works waits less, so that medians of parts do not add up.
         share = told / np.where(step > 0, step, np.nan)
     return float(1 - np.nanmedian(share)) if np.isfinite(share).any() else None
+
+
+def _times_computing(own_time: OwnTime) -> bool:
+    own = set(own_time.own_sections)
+    return bool(own & {Section.COMPUTE, Section.UNSPLIT}) or {Section.FORWARD, Section.BACKWARD} <= own
 
 
 def _outside(suspect: Suspect) -> Suspect:

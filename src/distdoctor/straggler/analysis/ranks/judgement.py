@@ -45,6 +45,7 @@ class Gate(Enum):
     WAIT = "it waits as long as its peers do, which a slow rank would not"
     SHARE = "it is less than 1 % of the step"
     KIND = "it may be a pipeline stage or another kind of rank: no parallel coordinates are told"
+    UNEVEN = "no other rank holds the same experts or the same part of the sequences, which may be more work"
     MATES = "all ranks of its tensor or context parallel group take as long: it may wait for one of them in its own time"
     HALF = "as many of its peers take as long as it does"
     NUMBERING = "it follows its peers in other steps than its own: its steps seem to be counted differently"
@@ -107,6 +108,8 @@ class Judgement:
     """Differences up to here may come from how times are rounded; `threshold` is never below it."""
     untold: float | None = None
     """The share of a step that own parts and waiting leave open; None: it cannot be told."""
+    parts_even_out: bool = False
+    """Own parts differ between ranks and their sum does not: one of them holds waiting."""
     heavy: tuple[HeavyGroup, ...] = ()
     rotation: Rotation | None = None
     standout: Standout | None = None

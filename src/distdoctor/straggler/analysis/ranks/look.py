@@ -24,7 +24,7 @@ from distdoctor.straggler.analysis.ranks.resolution import least_difference
 from distdoctor.straggler.analysis.ranks.rotation import MIN_EXCESS, Rotation, rotation_of
 from distdoctor.straggler.analysis.ranks.stages import heavy_groups
 from distdoctor.straggler.analysis.ranks.standout import standout_of
-from distdoctor.straggler.analysis.ranks.suspects import WHOLE_SHARE, Scene, find_suspects
+from distdoctor.straggler.analysis.ranks.suspects import WHOLE_SHARE, Scene, find_suspects, prior_spread_of
 from distdoctor.straggler.analysis.ranks.threshold import threshold_for
 from distdoctor.straggler.facts.sections import Section
 from distdoctor.straggler.facts.steps import StepTimings, Times
@@ -49,7 +49,8 @@ def look_at(timings: StepTimings, own_time: OwnTime) -> Judgement:
     excess, peer_ms = relative_excess(own, peers, scale_ms=own_time.scale_ms)
     effects = effects_of(excess)
     rounding = least_difference(own_sample, num_parts=len(own_time.own_sections), scale_ms=own_time.scale_ms)
-    threshold = threshold_for(effects, peers, share=WHOLE_SHARE)
+    prior_spread = prior_spread_of(own_time)
+    threshold = threshold_for(effects, peers, share=WHOLE_SHARE, prior_spread=prior_spread)
     threshold = replace(threshold, value=max(threshold.value, rounding))
     scene = Scene(
         excess=excess,
@@ -89,7 +90,7 @@ def look_at(timings: StepTimings, own_time: OwnTime) -> Judgement:
         else heavy_groups(peer_ms, peers, effects.effect, scale_ms=own_time.scale_ms),
         rotation=_rotation(timings, peers, excess, effects, skipped),
         standout=None
-        if own_time.basis is Basis.WALL_ONLY
+        if own_time.basis in (Basis.WALL_ONLY, Basis.WAIT_ONLY)
         else standout_of(
             excess,
             peer_ms,

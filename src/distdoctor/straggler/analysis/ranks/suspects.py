@@ -19,7 +19,13 @@ from distdoctor.straggler.analysis.ranks.gates import (
 from distdoctor.straggler.analysis.ranks.judgement import Gate, Pattern, Suspect
 from distdoctor.straggler.analysis.ranks.onset import Stretch, changed_rows, stretches_of
 from distdoctor.straggler.analysis.ranks.own_time import Basis, OwnTime
-from distdoctor.straggler.analysis.ranks.threshold import Threshold, family_error, threshold_for
+from distdoctor.straggler.analysis.ranks.threshold import (
+    PRIOR_SPREAD,
+    PRIOR_SPREAD_OF_LATENESS,
+    Threshold,
+    family_error,
+    threshold_for,
+)
 from distdoctor.straggler.analysis.ranks.witnesses import deficit, section_excess, stands_out
 from distdoctor.straggler.facts.sections import Role, Section, role_of
 from distdoctor.straggler.facts.steps import Times
@@ -79,6 +85,12 @@ def find_suspects(scene: Scene) -> tuple[Suspect, ...]:
     found += _intermittent(scene, known)
     found = _with_sections(scene, found)
     return tuple(sorted(found, key=worst_first))
+
+
+def prior_spread_of(own_time: OwnTime) -> float:
+    """What healthy ranks are assumed to differ by, relative to what effects are relative to."""
+    only_lateness = own_time.basis is Basis.WAIT_ONLY and own_time.step_ms is None
+    return PRIOR_SPREAD_OF_LATENESS if only_lateness else PRIOR_SPREAD
 
 
 def worst_first(suspect: Suspect) -> tuple[bool, float]:
@@ -144,7 +156,13 @@ def _limit(scene: Scene, length: int) -> float:
     share = length / max(scene.excess.shape[1], 1)
     if share == 1.0:
         return scene.threshold.value
-    stricter = threshold_for(scene.effects, scene.peers, share=CHANGE_SHARE, steps_share=share)
+    stricter = threshold_for(
+        scene.effects,
+        scene.peers,
+        share=CHANGE_SHARE,
+        steps_share=share,
+        prior_spread=prior_spread_of(scene.own_time),
+    )
     return max(stricter.value, scene.rounding)
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+from distdoctor.report.checking import Found
+from distdoctor.report.model import Severity
 from distdoctor.straggler.analysed import Analysed
 from distdoctor.straggler.analysis.ranks.judgement import Pattern
 from distdoctor.straggler.analysis.series.regimes import SeriesShape
@@ -43,8 +46,11 @@ def check_regime(facts: Analysed) -> Sequence[Outcome]:
 
 
 def check_stall(facts: Analysed) -> Sequence[Outcome]:
-    """Single slow steps."""
-    return _run(facts, stall_outcomes, (Pattern.INTERMITTENT,))
+    """Single slow steps; to know where somebody is accused, whom all wait for in every step."""
+    outcomes = _run(facts, stall_outcomes, (Pattern.INTERMITTENT,))
+    if not any(each.judgement.accused or each.judgement.hosts for each in facts.judged):
+        return outcomes
+    return [replace(each, severity=Severity.INFO) if isinstance(each, Found) else each for each in outcomes]
 
 
 def check_periodic(facts: Analysed) -> Sequence[Outcome]:
