@@ -6,13 +6,15 @@ import re
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from distdoctor.report.assemble import clip_title
 from distdoctor.report.model import Action, Confidence, Evidence, Fault, Scope, Severity, Team
 from distdoctor.straggler.analysed import Analysed
+from distdoctor.straggler.analysis.ranks.gates import MIN_SHARE_OF_STEP
 from distdoctor.straggler.checks.base import Found, Outcome, Passed, StragglerCheck, not_seen
-from distdoctor.straggler.facts.series import Extremes
-from distdoctor.straggler.words import percent
+from distdoctor.straggler.facts.series import Extremes, JobSeries, SeriesKind
+from distdoctor.straggler.words import ms, percent
 
 # Least and most of many healthy ranks are apart by some standard deviations: with 1 % spread and hundreds of ranks by
 # 6 %. Our own threshold.
@@ -24,6 +26,11 @@ MIN_REPORTS = 20
 
 # Units of times and rates of work. Temperatures and clocks differ among healthy GPUs by more than times do.
 _OF_SPEED = frozenset(("ms", "s", "us", "TF", "TFLOP/s"))
+
+_MS = {"ms": 1.0, "s": 1e3, "us": 1e-3}
+
+# Timers of what is no part of each iteration, by parts of their names.
+_OUTSIDE = ("checkpoint", "setup", "eval")
 
 # Timers of a rank's own work, by parts of their names, and of what holds waiting. A timer around the whole schedule
 # (Megatron-LM's forward-backward) holds the waiting for other stages and for collectives, so it is equal on all ranks.
@@ -43,10 +50,11 @@ def check_extremes(facts: Analysed) -> Sequence[Outcome]:
     extremes = [each for each in facts.reading.extremes if len(each.steps) and each.unit in _OF_SPEED]
     if not extremes:
         return [not_seen("no timers of the least and the most of all ranks")]
-    return [_outcome(each) for each in extremes]
+    longest = _longest_ms(extremes, facts.reading.series)
+    return [_outcome(each, longest.get(each.path)) for each in extremes]
 
 
-def _outcome(extremes: Extremes) -> Outcome:
+def _outcome(extremes: Extremes, longest_ms: float | None) -> Outcome:
     apart = _apart(extremes)
     if apart is None:
         return not_seen(f"{extremes.name}: no two values to compare")
@@ -54,6 +62,9 @@ def _outcome(extremes: Extremes) -> Outcome:
     counted = f"{reports} report{'s' if reports != 1 else ''}"
     if apart < MIN_APART:
         return Passed(detail=f"{extremes.name}: least and most are {percent(apart)} apart in {counted}")
+    light = _light(extremes, longest_ms)
+    if light is not None:
+        return Passed(detail=f"{extremes.name}: least and most are {light} in {counted}")
     worst = _worst(extremes)
     named = worst is not None and worst[1] >= MIN_SAME and reports >= MIN_REPORTS
     who = f"rank {worst[0]}" if worst is not None and named else "some rank"
@@ -86,6 +97,45 @@ def all_close(extremes: Sequence[Extremes]) -> float | None:
     own = [each for each in extremes if len(each.steps) and each.unit in _OF_SPEED and _is_own(each.name)]
     apart = [each for each in map(_apart, own) if each is not None]
     return max(apart) if apart and max(apart) < CLOSE else None
+
+
+def _longest_ms(extremes: Sequence[Extremes], series: Sequence[JobSeries] = ()) -> dict[str, float]:
+    """By file the longest of its timers and of its step, each a median: what a difference is weighed against."""
+    medians = [
+        (each.path, _usual(each.high) * _MS[each.unit])
+        for each in extremes
+        if each.unit in _MS and not _is_outside(each.name)
+    ]
+    medians += [
+        (each.path, _usual(each.values) * _MS[each.unit])
+        for each in series
+        if each.kind is SeriesKind.TIME and each.unit in _MS
+    ]
+    longest: dict[str, float] = {}
+    for path, value in medians:
+        if value > longest.get(path, 0.0):
+            longest[path] = value
+    return longest
+
+
+def _usual(values: NDArray[np.float64]) -> float:
+    known = values[np.isfinite(values)]
+    return float(np.median(known)) if len(known) else 0.0
+
+
+def _is_outside(name: str) -> bool:
+    """Not a part of each iteration."""
+    return any(word in name.lower() for word in _OUTSIDE)
+
+
+def _light(extremes: Extremes, longest_ms: float | None) -> str | None:
+    """ "0.1 ms apart, 0.01 % of the longest time in the log (1000 ms)"; None where the difference has weight."""
+    if longest_ms is None or extremes.unit not in _MS:
+        return None
+    gap_ms = _usual(np.asarray(extremes.high) - np.asarray(extremes.low)) * _MS[extremes.unit]
+    if gap_ms >= MIN_SHARE_OF_STEP * longest_ms:
+        return None
+    return f"{ms(gap_ms)} apart, {percent(gap_ms / longest_ms)} of the longest time in the log ({ms(longest_ms)}),"
 
 
 def _is_own(name: str) -> bool:
