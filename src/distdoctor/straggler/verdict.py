@@ -12,6 +12,7 @@ from distdoctor.report.model import Confidence, Finding, Report, Severity, Statu
 from distdoctor.straggler.analysed import Analysed, Judged
 from distdoctor.straggler.analysis.ranks.rotation import MIN_EXCESS
 from distdoctor.straggler.checks.extremes import all_close
+from distdoctor.straggler.checks.same_ranks import why_sets_clear_nobody
 from distdoctor.straggler.checks.slow_rank import nobody_title, nobody_words
 from distdoctor.straggler.checks.unjudged import why_not_judged, why_silence_says_nothing
 from distdoctor.straggler.words import percent
@@ -75,6 +76,9 @@ def inconclusive_reason(facts: Analysed) -> tuple[str, str | None] | None:
         return None if all_close(facts.reading.extremes) is not None else why_not_judged(facts)
     if any(each.judgement.accused or each.judgement.hosts for each in facts.judged):
         return None
+    unequal = why_sets_clear_nobody(facts.judged)
+    if unequal is not None:
+        return unequal
     reasons = [why_silence_says_nothing(each) for each in facts.judged]
     return None if any(reason is None for reason in reasons) else reasons[0]
 

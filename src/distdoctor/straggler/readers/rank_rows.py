@@ -18,7 +18,7 @@ from distdoctor.straggler.readers.column_names import Said
 from distdoctor.straggler.readers.column_plan import Key, Plan, make_plan
 from distdoctor.straggler.readers.columns import MAX_RANKS, MS_IN, Role, rank_in_path
 from distdoctor.straggler.readers.raw_table import RawTable
-from distdoctor.straggler.readers.row_places import places_of
+from distdoctor.straggler.readers.row_places import moved_ranks, places_of
 from distdoctor.units import format_seconds
 
 # No part of a training step takes longer than 30 days.
@@ -77,6 +77,8 @@ class FileRows:
     no_step_numbers: bool = False
     doubts: list[str] = field(default_factory=list)
     """What looks wrong, in sentences, and was read nonetheless."""
+    moved: list[int] = field(default_factory=list)
+    """Ranks whose rows name several hosts."""
     has_no_rank: bool = False
     """Neither a column nor the file's name tells the rank: `ranks` holds one entry, of rank 0, that stands for nobody."""
 
@@ -116,6 +118,7 @@ def rows_of_table(
         _add_world_sizes(table, plan, file, defaults or {})
         if ranks is not None:
             file.places += places_of(table, plan, ranks, is_kept, defaults or {})
+            file.moved = moved_ranks(table, plan, ranks, is_kept)
     _doubt_the_given_unit(file, plan, options)
     _refuse_rows_within_steps(file)
     _drop_running_totals(file)

@@ -1,6 +1,8 @@
-"""Where do the ranks of a table run? From the columns of its last row of each rank."""
+"""Where do the ranks of a table run? From the columns of its last row of each rank, unless it moved."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +28,32 @@ def places_of(
     if not (set(plan.places) - _NO_PLACES or plan.coords or defaults):
         return []
     rows = np.flatnonzero(is_kept)
-    # Of each rank the last row: after a restart on another host, that is where it runs.
     distinct, last = np.unique(ranks[rows][::-1], return_index=True)
     cells = _Cells(table, plan, rows[len(rows) - 1 - last], defaults)
-    return [cells.place(index, rank) for index, rank in enumerate(distinct.astype(np.int64).tolist())]
+    moved = set(moved_ranks(table, plan, ranks, is_kept))
+    return [
+        replace(place, host=None, local_rank=None, gpu=None, pod=None) if place.rank in moved else place
+        for place in (
+            cells.place(index, rank) for index, rank in enumerate(distinct.astype(np.int64).tolist())
+        )
+    ]
+
+
+def moved_ranks(
+    table: RawTable, plan: Plan, ranks: NDArray[np.float64], is_kept: NDArray[np.bool_]
+) -> list[int]:
+    """Ranks whose rows name several hosts, as after a restart: on which of them they were slow is not told."""
+    words = table.words(plan.places[Role.HOST].name) if Role.HOST in plan.places else None
+    if words is None:
+        return []
+    codes = words[0]
+    rows = np.flatnonzero(is_kept & (codes >= 0))
+    if not len(rows):
+        return []
+    rows = rows[np.argsort(ranks[rows], kind="stable")]
+    distinct, first = np.unique(ranks[rows], return_index=True)
+    differ = np.minimum.reduceat(codes[rows], first) != np.maximum.reduceat(codes[rows], first)
+    return [int(rank) for rank in distinct[differ]]
 
 
 class _Cells:

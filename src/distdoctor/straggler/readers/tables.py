@@ -310,6 +310,15 @@ def _file_notes(files: Sequence[FileRows]) -> list[Note]:
         )
         for doubt in dict.fromkeys(doubt for file in files for doubt in file.doubts)
     ]
+    moved = sorted({rank for file in files for rank in file.moved})
+    if moved:
+        notes.append(
+            Note(
+                kind=NoteKind.LIMITED,
+                text=f"rows of rank{'s' if len(moved) > 1 else ''} {named_ranks(moved)} name several hosts, as after a restart, so no host is told of them",
+                how="give the steps on one host alone: `--steps 0:300`",
+            )
+        )
     if any(file.no_zone for file in files):
         notes.append(
             Note(
