@@ -1,9 +1,11 @@
-"""What least-and-most timers show: how far ranks are apart, and whether always the same one is last."""
+"""What least-and-most timers show: how far ranks are apart, how often, and whether always the same one is last."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,9 +42,42 @@ _COMMUNICATION = ("send", "recv", "reduce", "gather", "sync", "barrier", "loader
 # Least and most within this are one: no rank is slower. The floor of the rank analysis.
 CLOSE = 0.03
 
+# Ranks are close, or far apart, when they are so in this share of the reports: single ones hold a checkpoint or an
+# evaluation. Our own choice.
+NEARLY_ALL = 0.95
+
+# Fewer reports in which ranks are far apart may be such single ones. Our own choice.
+MIN_FAR = 3
+
+# Compilation, allocation and caches make the first reports uneven; of few reports at most a quarter is left out.
+WARM_UP = 2
+
+# Beyond this a ratio says less than the two times: "19900 % more". Our own choice.
+MAX_RATIO = 3.0
+
 _WORD = re.compile(r"[a-z]+")
 
 _ALL = "Megatron-LM: `--timing-log-level 2 --timing-log-option all` prints every rank"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Spread:
+    """Least and most at the reports that have both, without the first ones; arrays of shape (reports,)."""
+
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    apart: NDArray[np.float64]
+    """The most over the least, less 1; infinite where the least is 0."""
+    is_heavy: NDArray[np.bool_]
+    """The difference is a share of the step that counts."""
+    steps: NDArray[np.int64]
+    worst: NDArray[np.int32] | None
+    """The rank that was the worst; -1: not told."""
+
+    @property
+    def is_far(self) -> NDArray[np.bool_]:
+        """Reports in which ranks are far apart, and it matters."""
+        return (self.apart >= MIN_APART) & self.is_heavy
 
 
 def check_extremes(facts: Analysed) -> Sequence[Outcome]:
@@ -55,21 +90,62 @@ def check_extremes(facts: Analysed) -> Sequence[Outcome]:
 
 
 def _outcome(extremes: Extremes, longest_ms: float | None) -> Outcome:
-    apart = _apart(extremes)
-    if apart is None:
+    spread = _spread(extremes, longest_ms)
+    if spread is None:
         return not_seen(f"{extremes.name}: no two values to compare")
-    reports = len(extremes.steps)
-    counted = f"{reports} report{'s' if reports != 1 else ''}"
-    if apart < MIN_APART:
-        return Passed(detail=f"{extremes.name}: least and most are {percent(apart)} apart in {counted}")
-    light = _light(extremes, longest_ms)
-    if light is not None:
-        return Passed(detail=f"{extremes.name}: least and most are {light} in {counted}")
-    worst = _worst(extremes)
-    named = worst is not None and worst[1] >= MIN_SAME and reports >= MIN_REPORTS
+    far = spread.is_far
+    num, num_far = len(far), int(np.sum(far))
+    always = num_far >= NEARLY_ALL * num
+    if not (always or (num_far >= MIN_FAR and num_far > (1 - NEARLY_ALL) * num)):
+        return Passed(detail=f"{extremes.name}: {_close_words(spread, extremes, longest_ms)}")
+    return _found(extremes, spread, always=always)
+
+
+def _close_words(spread: _Spread, extremes: Extremes, longest_ms: float | None) -> str:
+    counted = _counted(len(spread.apart))
+    apart = _quantile(spread.apart, 0.5)
+    gap_ms = _quantile(spread.high - spread.low, 0.5) * _MS.get(extremes.unit, math.nan)
+    if apart >= MIN_APART and longest_ms:
+        share = f"{percent(gap_ms / longest_ms)} of the longest time in the log ({ms(longest_ms)})"
+        return f"least and most are {ms(gap_ms)} apart, {share}, in {counted}"
+    num_far = int(np.sum(spread.is_far))
+    but = f", farther in {num_far} of them" if num_far else ""
+    return f"least and most are {percent(apart)} apart in {counted}{but}"
+
+
+def _found(extremes: Extremes, spread: _Spread, *, always: bool) -> Found:
+    far = spread.is_far
+    num, num_far = len(far), int(np.sum(far))
+    worst = _worst(spread.worst[far]) if spread.worst is not None else None
+    named = worst is not None and worst[1] >= MIN_SAME and num_far >= MIN_REPORTS
     who = f"rank {worst[0]}" if worst is not None and named else "some rank"
-    text = f"{extremes.name}: the least and the most of all ranks are {percent(apart)} apart, median of {counted}"
-    evidence = [Evidence(text=text, value=round(100 * apart, 2), unit="%", source=extremes.path)]
+    apart = _quantile(spread.apart[far], 0.5)
+    low, high = _quantile(spread.low[far], 0.5), _quantile(spread.high[far], 0.5)
+    if apart <= MAX_RATIO:
+        much = f"{_much(extremes, apart)}{' than the fastest one' if always else ''}"
+        text = f"the least and the most of all ranks are {percent(apart)} apart"
+    else:
+        much = _both(extremes, low, high)
+        text = f"the least and the most of all ranks are {_value(low, extremes)} and {_value(high, extremes)}"
+    part = "" if always else f" in {num_far} of {_counted(num)}"
+    evidence = [
+        Evidence(
+            text=f"{extremes.name}: {text}, median of {_counted(num) if always else 'these reports'}",
+            value=round(100 * apart, 2) if math.isfinite(apart) else None,
+            unit="%" if math.isfinite(apart) else None,
+            source=extremes.path,
+        )
+    ]
+    if not always:
+        steps = spread.steps[far]
+        between = _quantile(spread.apart[~far], 0.5)
+        evidence.append(
+            Evidence(
+                text=f"so in {num_far} of {_counted(num)}, the first at step {int(steps[0]):,}, the last at "
+                f"{int(steps[-1]):,}; in the others {percent(between)} apart",
+                source=extremes.path,
+            )
+        )
     if worst is not None:
         evidence.append(
             Evidence(
@@ -78,7 +154,7 @@ def _outcome(extremes: Extremes, longest_ms: float | None) -> Outcome:
         )
     return Found(
         key=extremes.name,
-        title=clip_title(f"{who} {_much(extremes, apart)} than the fastest one"),
+        title=clip_title(f"{who} {much}{part}"),
         severity=Severity.WARNING if named else Severity.INFO,
         confidence=Confidence.MEDIUM if named else Confidence.LOW,
         evidence=tuple(evidence),
@@ -93,10 +169,73 @@ def _outcome(extremes: Extremes, longest_ms: float | None) -> Outcome:
 
 
 def all_close(extremes: Sequence[Extremes]) -> float | None:
-    """How far least and most are apart at most over the timers of own work; None when there is none or it is much."""
-    own = [each for each in extremes if len(each.steps) and each.unit in _OF_SPEED and _is_own(each.name)]
-    apart = [each for each in map(_apart, own) if each is not None]
-    return max(apart) if apart and max(apart) < CLOSE else None
+    """How far least and most are apart over the timers of own work, in nearly all reports.
+
+    None when there is none, when one of them is not close, and when any other timer that is not of waiting (optimizer,
+    input, the whole schedule) is far apart: the rank that is slow there is slow.
+    """
+    timers = [each for each in extremes if len(each.steps) and each.unit in _OF_SPEED]
+    timers = [each for each in timers if not _waits(each.name) and not _is_outside(each.name)]
+    longest = _longest_ms(timers)
+    found = []
+    for each in timers:
+        longest_ms = longest.get(each.path)
+        spread = _spread(each, longest_ms)
+        if spread is None:
+            continue
+        is_own = _is_own(each.name)
+        felt = _quantile(np.where(spread.is_heavy, spread.apart, 0.0), NEARLY_ALL)
+        if felt >= (CLOSE if is_own else MIN_APART):
+            return None
+        if is_own:
+            shares = (spread.high - spread.low) * _MS.get(each.unit, 0.0) / (longest_ms or 1.0)
+            light = ~spread.is_heavy & (spread.apart >= CLOSE)
+            found.append(_quantile(np.where(light, shares, spread.apart), NEARLY_ALL))
+    return max(found, default=None)
+
+
+def _waits(name: str) -> bool:
+    """A timer of sends, receives or collectives."""
+    return any(word in name.lower() for word in _COMMUNICATION)
+
+
+def _is_own(name: str) -> bool:
+    """A timer of computing. Timers of sends, receives, collectives and of the whole schedule hold waiting."""
+    lowered = name.lower()
+    if _waits(name) or {"forward", "backward"} <= set(_WORD.findall(lowered)):
+        return False
+    return any(word in lowered for word in _OWN_TIMERS)
+
+
+def _is_outside(name: str) -> bool:
+    """Not a part of each iteration."""
+    return any(word in name.lower() for word in _OUTSIDE)
+
+
+def _spread(extremes: Extremes, longest_ms: float | None) -> _Spread | None:
+    """What the reports tell; None when none has two values."""
+    low, high = np.asarray(extremes.low, dtype=np.float64), np.asarray(extremes.high, dtype=np.float64)
+    with np.errstate(invalid="ignore"):
+        known = np.isfinite(low) & np.isfinite(high) & (low >= 0) & (high >= low) & (high > 0)
+    rows = np.flatnonzero(known)
+    rows = rows[min(WARM_UP, len(rows) // 4) :]
+    if not len(rows):
+        return None
+    low, high = low[rows], high[rows]
+    with np.errstate(divide="ignore"):
+        apart = high / low - 1
+    is_heavy = np.ones(len(rows), dtype=bool)
+    if longest_ms is not None and extremes.unit in _MS:
+        is_heavy = (high - low) * _MS[extremes.unit] >= MIN_SHARE_OF_STEP * longest_ms
+    ranks = extremes.high_rank if extremes.more_is_worse else extremes.low_rank
+    return _Spread(
+        low=low,
+        high=high,
+        apart=apart,
+        is_heavy=is_heavy,
+        steps=extremes.steps[rows],
+        worst=None if ranks is None else ranks[rows],
+    )
 
 
 def _longest_ms(extremes: Sequence[Extremes], series: Sequence[JobSeries] = ()) -> dict[str, float]:
@@ -120,38 +259,17 @@ def _longest_ms(extremes: Sequence[Extremes], series: Sequence[JobSeries] = ()) 
 
 def _usual(values: NDArray[np.float64]) -> float:
     known = values[np.isfinite(values)]
-    return float(np.median(known)) if len(known) else 0.0
+    return _quantile(known, 0.5) if len(known) else 0.0
 
 
-def _is_outside(name: str) -> bool:
-    """Not a part of each iteration."""
-    return any(word in name.lower() for word in _OUTSIDE)
+def _quantile(values: NDArray[np.float64], share: float) -> float:
+    """The value that `share` of all do not exceed; one of them, so that infinities do no harm."""
+    ordered = np.sort(values)
+    return float(ordered[max(math.ceil(share * len(ordered)) - 1, 0)])
 
 
-def _light(extremes: Extremes, longest_ms: float | None) -> str | None:
-    """ "0.1 ms apart, 0.01 % of the longest time in the log (1000 ms)"; None where the difference has weight."""
-    if longest_ms is None or extremes.unit not in _MS:
-        return None
-    gap_ms = _usual(np.asarray(extremes.high) - np.asarray(extremes.low)) * _MS[extremes.unit]
-    if gap_ms >= MIN_SHARE_OF_STEP * longest_ms:
-        return None
-    return f"{ms(gap_ms)} apart, {percent(gap_ms / longest_ms)} of the longest time in the log ({ms(longest_ms)}),"
-
-
-def _is_own(name: str) -> bool:
-    """A timer of computing. Timers of sends, receives, collectives and of the whole schedule hold waiting."""
-    lowered = name.lower()
-    if any(word in lowered for word in _COMMUNICATION) or {"forward", "backward"} <= set(
-        _WORD.findall(lowered)
-    ):
-        return False
-    return any(word in lowered for word in _OWN_TIMERS)
-
-
-def _apart(extremes: Extremes) -> float | None:
-    low, high = np.asarray(extremes.low), np.asarray(extremes.high)
-    known = np.isfinite(low) & np.isfinite(high) & (low > 0) & (high >= low)
-    return float(np.median(high[known] / low[known])) - 1 if known.any() else None
+def _counted(num: int) -> str:
+    return f"{num:,} report{'s' if num != 1 else ''}"
 
 
 def _much(extremes: Extremes, apart: float) -> str:
@@ -161,11 +279,20 @@ def _much(extremes: Extremes, apart: float) -> str:
     return f"has {percent(1 - 1 / (1 + apart))} less {extremes.name}"
 
 
-def _worst(extremes: Extremes) -> tuple[int, float] | None:
-    """The rank that was the worst most often, and in what share of all reports."""
-    ranks = extremes.high_rank if extremes.more_is_worse else extremes.low_rank
-    if ranks is None:
-        return None
+def _both(extremes: Extremes, low: float, high: float) -> str:
+    """ "takes 40 ms get_batch where the fastest takes 0.2 ms"."""
+    verb, worst, best = ("takes", high, low) if extremes.more_is_worse else ("has", low, high)
+    return (
+        f"{verb} {_value(worst, extremes)} {extremes.name} where the fastest {verb} {_value(best, extremes)}"
+    )
+
+
+def _value(value: float, extremes: Extremes) -> str:
+    return ms(value * _MS[extremes.unit]) if extremes.unit in _MS else f"{value:.3g} {extremes.unit}"
+
+
+def _worst(ranks: NDArray[np.int32]) -> tuple[int, float] | None:
+    """The rank that was the worst most often, and in what share of the reports."""
     values, counts = np.unique(ranks[ranks >= 0], return_counts=True)
     if not len(values):
         return None
