@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -52,6 +54,12 @@ def test_a_timer_of_the_whole_schedule_clears_nobody(name: str) -> None:
 def test_timers_of_single_passes_beside_it_do() -> None:
     level_2 = [timer("forward-backward", 985, 990), timer("forward-compute", 300, 303)]
     assert all_close([*level_2, timer("backward-compute", 600, 603)]) == pytest.approx(0.01)
+
+
+def test_passes_in_which_all_ranks_wait_clear_nobody() -> None:
+    forward = timer("forward-compute", 300, 303)
+    assert all_close([replace(forward, holds_waiting=True)]) is None
+    assert all_close([forward, timer("backward-compute", 600, 603)]) == pytest.approx(0.01)
 
 
 def iterations(time_ms: float, *, path: str = "train.log") -> JobSeries:

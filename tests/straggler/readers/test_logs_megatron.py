@@ -199,6 +199,24 @@ def test_the_option_max_leaves_the_least_unknown(tmp_path: Path) -> None:
     assert np.isnan(forward.low).all()
 
 
+@pytest.mark.parametrize(
+    ("shown", "waiting"),
+    [
+        ({}, (False, False)),
+        ({"overlap_grad_reduce": True}, (False, True)),
+        ({"use_megatron_fsdp": True}, (True, True)),
+        ({"tensor_model_parallel_size": 4}, (True, True)),
+        ({"tensor_model_parallel_size": 2}, (False, False)),
+    ],
+)
+def test_least_and_most_of_passes_in_which_all_ranks_wait_are_said_to_hold_waiting(
+    tmp_path: Path, shown: dict[str, object], waiting: tuple[bool, bool]
+) -> None:
+    block = minmax({"forward-compute": (100.0, 101.0), "backward-compute": (200.0, 202.0)})
+    reading = read(tmp_path, arguments(**{**PLAIN, **shown}) + iteration(1, 420.0) + block)
+    assert tuple(each.holds_waiting for each in reading.extremes) == waiting
+
+
 PLAIN = {
     "world_size": 4,
     "tensor_model_parallel_size": 1,

@@ -183,7 +183,7 @@ def all_close(extremes: Sequence[Extremes]) -> float | None:
         spread = _spread(each, longest_ms)
         if spread is None:
             continue
-        is_own = _is_own(each.name)
+        is_own = _is_own(each.name) and not each.holds_waiting
         felt = _quantile(np.where(spread.is_heavy, spread.apart, 0.0), NEARLY_ALL)
         if felt >= (CLOSE if is_own else MIN_APART):
             return None

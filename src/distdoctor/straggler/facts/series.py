@@ -60,6 +60,8 @@ class Extremes:
     """Who had it; None where only the values are printed, -1 for single ones."""
     high_rank: NDArray[np.int32] | None = None
     more_is_worse: bool = True
+    holds_waiting: bool = False
+    """Known to hold waiting for all that do the same work, so that it is equal on all of them, whoever is slow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

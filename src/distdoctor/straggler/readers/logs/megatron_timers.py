@@ -225,6 +225,9 @@ class MegatronTimers(LogFormat):
     def _extremes(self, options: ReadOptions) -> tuple[Extremes, ...]:
         # Before the first iteration line there is set-up only; a log without any has reports, numbered as they come.
         numbered = any(max(timer.steps) >= 0 for timer in self._timers.values())
+        forward_waits = self.arguments.waits_for_its_peers_inside()
+        backward_waits = forward_waits or self.arguments.flag("overlap_grad_reduce") is True
+        waiting = {"forward-compute": forward_waits, "backward-compute": backward_waits}
         found = []
         for name, timer in self._timers.items():
             steps = np.array(timer.steps, dtype=np.int64)
@@ -242,6 +245,7 @@ class MegatronTimers(LogFormat):
                     steps=steps[kept],
                     low=np.array(timer.low, dtype=np.float64)[kept],
                     high=np.array(timer.high, dtype=np.float64)[kept],
+                    holds_waiting=waiting.get(name, False),
                 )
             )
         return tuple(found)
