@@ -57,4 +57,4 @@ def test_a_rank_that_ran_on_two_hosts_is_named_without_a_host(tmp_path: Path) ->
     report = told([both])
     (culprit,) = [each for each in report.culprits if each.role == "culprit"]
     assert (culprit.rank, culprit.host) == (2, None)
-    assert "rank 2 name several hosts" in str(report.findings)
+    assert "rows of rank 2 name several hosts" in str(report)

@@ -315,7 +315,7 @@ def _file_notes(files: Sequence[FileRows]) -> list[Note]:
         notes.append(
             Note(
                 kind=NoteKind.LIMITED,
-                text=f"rows of rank{'s' if len(moved) > 1 else ''} {named_ranks(moved)} name several hosts, as after a restart, so no host is told of them",
+                text=f"rows of {named_ranks(moved)} name several hosts, as after a restart, so no host is told of them",
                 how="give the steps on one host alone: `--steps 0:300`",
             )
         )
