@@ -262,6 +262,16 @@ def test_gloo_on_cpus_gives_collectives_and_the_rest_of_the_step(tmp_path: Path,
     )
 
 
+def test_a_region_of_a_user_that_is_named_like_gloo_is_no_collective(tmp_path: Path) -> None:
+    traces = [gloo_trace(0), gloo_trace(1)]
+    for trace in traces:
+        for index in range(3):
+            trace.event("user_annotation", "gloo:my_all_reduce_step", 1_000_000.0 + 10_000 * index, 3_000)
+    reading = read(tmp_path, *traces)
+    assert by_collective(only(reading)) == {("all", seq): {0: 4000.0, 1: 4000.0} for seq in range(3)}
+    assert reading.steps[0].sections[Section.COMM].tolist() == [[pytest.approx(4.0)] * 3] * 2
+
+
 def exchange(rank: int, *, posted_us: float, works: bool) -> TraceBuilder:
     """Steps of 10 ms on CPUs: a receive that is posted and awaited after some time, and 2 ms of other things."""
     trace = TraceBuilder(rank=rank, world_size=4)

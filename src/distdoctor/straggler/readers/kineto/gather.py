@@ -26,6 +26,7 @@ from distdoctor.straggler.readers.kineto.names import (
     CPU_OPS,
     GC_MARK,
     GLOO_MARK,
+    GLOO_SPANS,
     LOADER_MARK,
     P2P_MARKS,
     STEP_MARK,
@@ -238,7 +239,7 @@ class Gatherer:
             self.loader.add(event)
         elif name == GC_MARK:
             self.gc.add(event)
-        elif name.startswith(GLOO_MARK) and is_time(event) and len(self.gloo.at) < MAX_COLLECTIVES:
+        elif name in GLOO_SPANS and is_time(event) and len(self.gloo.at) < MAX_COLLECTIVES:
             self.gloo_spans.add(event)
             args = decode_args([event.args], CollectiveArgs, CollectiveArgs())[0]
             op = op_of(name[len(GLOO_MARK) :])

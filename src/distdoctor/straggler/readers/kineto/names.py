@@ -54,6 +54,14 @@ STEP_MARK = "ProfilerStep#"
 # The iterator of a DataLoader: `enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__`.
 LOADER_MARK = "enumerate(DataLoader"
 GLOO_MARK = "gloo:"
+# What torch calls its own; other names that begin so are regions of a user's `record_function`.
+GLOO_SPANS = frozenset(
+    GLOO_MARK + name
+    for name in (
+        "all_gather", "all_reduce", "all_to_all", "barrier", "broadcast", "gather", "recv", "recvAnySource", "reduce",
+        "reduce_scatter", "scatter", "send", "sparse_all_reduce",
+    )
+)  # fmt: skip
 GC_MARK = "Python GC"
 CPU_MARKS = (STEP_MARK, LOADER_MARK, GLOO_MARK, GC_MARK)
 
