@@ -242,6 +242,9 @@ def test_device_0_on_every_rank_is_no_index_of_the_host(tmp_path: Path) -> None:
         ("trace_rank_3.json.gz", 3),
         ("worker3_step_12.1694128201545.pt.trace.json", 3),
         ("rank_3/trace.json", 3),
+        ("worker0_rank3.json", 3),
+        ("rank3/worker0.json", 3),
+        ("node1_local_rank3.json", None),
         ("node7_12345.1694128201545678901.pt.trace.json", None),
         ("trace_step_100.json", None),
         ("trace_7.json", None),
@@ -293,6 +296,20 @@ def test_of_two_traces_of_the_same_steps_one_counts_and_the_other_is_set_aside(t
     assert not notes(reading, NoteKind.MIXED_RUNS)
     assert aside(reading) == [first]
     assert all(file.read and file.why_not is None for file in reading.inputs)
+
+
+def test_traces_of_one_rank_at_one_time_are_of_two_and_one_is_missed(tmp_path: Path) -> None:
+    """Files that are named by the rank on the host, without any rank inside."""
+    paths = []
+    for node in range(2):
+        for rank in range(2):
+            trace = rank_trace(rank, base_ns=BASE_NS + node * 3_000_000)
+            trace.rank = None
+            paths.append(trace.write(tmp_path / f"node{node}" / f"rank{rank}.json"))
+    reading = read(*paths)
+    unread = [file for file in reading.inputs if not file.read]
+    assert [file.path for file in unread] == paths[:2]
+    assert all(file.why_not is not None and "numbered by host" in file.why_not for file in unread)
 
 
 def aside(reading: Reading) -> list[str]:

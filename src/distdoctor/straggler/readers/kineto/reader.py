@@ -21,7 +21,13 @@ from distdoctor.straggler.readers.kineto.groups import Registry
 from distdoctor.straggler.readers.kineto.lives import newest_run
 from distdoctor.straggler.readers.kineto.match import MAX_ROWS, SOURCE, Rows, match
 from distdoctor.straggler.readers.kineto.notes import notes_of
-from distdoctor.straggler.readers.kineto.ranks import host_of_name, one_of_each, one_run, ranks_of_names
+from distdoctor.straggler.readers.kineto.ranks import (
+    are_copies,
+    host_of_name,
+    one_of_each,
+    one_run,
+    ranks_of_names,
+)
 from distdoctor.straggler.readers.kineto.sections import Sections
 from distdoctor.straggler.readers.kineto.trace import KIND, Trace, read_trace
 from distdoctor.straggler.readers.rows import StepRows
@@ -88,8 +94,10 @@ def read(paths: Sequence[str], options: ReadOptions) -> Reading:
     kept, of_other_runs, run_notes = newest_run(of_one_size)
     unranked = [trace for trace in kept if trace.rank is None]
     ranked, doubles, double_notes = one_of_each(kept)
-    for trace in (*of_other_sizes, *of_other_runs, *doubles):
+    for trace in (*of_other_sizes, *of_other_runs):
         inputs[trace.path] = _set_aside(trace.input_file)
+    for trace, other in doubles:
+        inputs[trace.path] = _double(trace, other)
     places = _places(ranked)
     sizes = {trace.header.world_size for trace in ranked if trace.header.world_size is not None}
     timings, row_notes, rows = _timings(ranked, places, sorted(sizes))
@@ -112,6 +120,17 @@ def read(paths: Sequence[str], options: ReadOptions) -> Reading:
 def _set_aside(file: InputFile) -> InputFile:
     """The same file, read but not used: a note says why, and nothing is missing for want of it."""
     return InputFile(path=file.path, kind=ASIDE, bytes=file.bytes, sha256=file.sha256)
+
+
+def _double(trace: Trace, other: Trace) -> InputFile:
+    """A trace of the same rank and steps as another: a copy, or one that must be missed, for it is of somebody else."""
+    file = trace.input_file
+    if are_copies(trace, other):
+        return _set_aside(file)
+    why = f"it tells the same rank, {trace.rank}, at the same time as `{other.path}`: of another job, or numbered by host"
+    return InputFile(
+        path=file.path, kind=file.kind, bytes=file.bytes, sha256=file.sha256, read=False, why_not=why
+    )
 
 
 def _timings(
