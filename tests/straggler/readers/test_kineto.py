@@ -423,6 +423,18 @@ def test_traces_of_runs_of_different_sizes_are_not_mixed(tmp_path: Path) -> None
     assert all(file.read for file in reading.inputs)
 
 
+def test_of_a_job_that_went_on_with_fewer_ranks_the_later_size_counts(tmp_path: Path) -> None:
+    old = run_of(tmp_path / "four", range(4), at_s=0)
+    new = [
+        rank_trace(rank, world_size=2, base_ns=BASE_NS + 60_000_000_000).write(tmp_path / f"rank-{rank}.json")
+        for rank in range(2)
+    ]
+    reading = read(*old, *new)
+    assert steps(reading).ranks == (0, 1)
+    assert steps(reading).world_size == 2
+    assert aside(reading) == old
+
+
 def test_a_rank_without_a_file_is_named(tmp_path: Path) -> None:
     reading = read(rank_trace(1, world_size=4).write(tmp_path / "rank-1.json"))
     assert "3 of 4 ranks have no file here: 0,2-3" in notes(reading, NoteKind.MISSING_RANKS)[0]

@@ -64,24 +64,34 @@ def _last_number(path: str) -> int | None:
 
 
 def one_run(traces: Sequence[Trace]) -> tuple[list[Trace], list[Trace], tuple[Note, ...]]:
-    """Traces of the run that most are of, by the world size they tell; others, and a note."""
-    sizes = [trace.header.world_size for trace in traces if trace.header.world_size is not None]
-    if len(set(sizes)) < 2:
+    """Traces of one size of the job, by the world size that they tell; others, and a note.
+
+    Of sizes of which all ranks are here the one that ran last, as after a job went on with fewer ranks; else the one
+    with most traces.
+    """
+    by_size: dict[int, list[Trace]] = {}
+    for trace in traces:
+        if trace.header.world_size is not None:
+            by_size.setdefault(trace.header.world_size, []).append(trace)
+    if len(by_size) < 2:
         return list(traces), [], ()
-    most = max(sorted(set(sizes), reverse=True), key=sizes.count)
-    kept = [trace for trace in traces if trace.header.world_size in (None, most)]
-    others = [trace for trace in traces if trace.header.world_size not in (None, most)]
-    counted = ", ".join(f"{sizes.count(size)} of {size} ranks" for size in sorted(set(sizes)))
+    used = max(sorted(by_size, reverse=True), key=lambda size: _worth(size, by_size[size]))
+    kept = [trace for trace in traces if trace.header.world_size in (None, used)]
+    others = [trace for trace in traces if trace.header.world_size not in (None, used)]
+    counted = ", ".join(f"{len(by_size[size])} of {size} ranks" for size in sorted(by_size))
     note = Note(
         kind=NoteKind.MIXED_RUNS,
-        text=f"traces of different runs are mixed ({counted}); those of {most} ranks are used",
+        text=f"traces of different runs are mixed ({counted}); those of {used} ranks are used",
         how="give the traces of one run",
     )
-    return (
-        kept,
-        others,
-        (note,),
-    )
+    return kept, others, (note,)
+
+
+def _worth(size: int, traces: Sequence[Trace]) -> tuple[bool, float, int]:
+    """Whether all ranks of a job of this size are here, when the last of them began, and how many traces there are."""
+    is_complete = len({trace.rank for trace in traces if trace.rank is not None}) >= size
+    begins = [trace.begin_s for trace in traces if np.isfinite(trace.begin_s)]
+    return is_complete, max(begins, default=-np.inf) if is_complete else -np.inf, len(traces)
 
 
 def one_of_each(traces: Sequence[Trace]) -> tuple[list[Trace], list[tuple[Trace, Trace]], tuple[Note, ...]]:
