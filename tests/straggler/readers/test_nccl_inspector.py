@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from distdoctor.straggler.analyse import analyse
 from distdoctor.straggler.facts.collectives import CollectiveTimings
 from distdoctor.straggler.facts.reading import NoteKind, Reading
 from distdoctor.straggler.readers.base import ReadOptions
@@ -284,6 +285,104 @@ def test_runs_one_after_another_are_restarts_and_runs_at_once_are_mixed(tmp_path
     reading = read(*first, later)
     assert NoteKind.RESTARTED in kinds(reading)
     assert len(reading.collectives) == 2
+
+
+def write_parallel(
+    folder: Path,
+    *,
+    parts: int = 2,
+    size: int = 4,
+    late_us: dict[int, int] | None = None,
+    steps: int = 1,
+    dumped_us: int = DUMP_US,
+    name: str | None = None,
+    start_pid: int = 1000,
+) -> list[str]:
+    """`parts` communicators of `size` ranks each, `parts` processes a host; no communicator joins them.
+
+    `late_us`: by process, counted over hosts, how late it comes to each collective.
+    """
+    folder.mkdir(exist_ok=True)
+    paths = []
+    for number in range(parts * size):
+        at, part = divmod(number, parts)
+        mates = [other * parts + part for other in range(size)]
+        late = late_us or {}
+        waits = max(late.get(mate, 0) for mate in mates) - late.get(number, 0)
+        head = header(f"0x{dumped_us}d{part}", at, size, name and f"{name}{part}")
+        meta = metadata(f"node-{at}", start_pid + number, dumped_us=dumped_us + number)
+        path = folder / f"node-{at}-pid{start_pid + number}.log"
+        noise = np.random.default_rng(number).integers(0, 10, steps).tolist()
+        path.write_text(
+            "".join(line(head, meta, coll(seq, 800 + waits + noise[seq])) + "\n" for seq in range(steps))
+        )
+        paths.append(str(path))
+    return paths
+
+
+def test_groups_at_the_same_time_that_share_no_communicator_are_not_numbered_each_by_itself(
+    tmp_path: Path,
+) -> None:
+    """Rank 1 of each communicator is another process: none of them may be taken for the job's rank 1."""
+    reading = read(*write_parallel(tmp_path / "a"))
+    timings = only(reading)
+    assert [(place.rank, place.host) for place in timings.places] == [
+        (rank, f"node-{rank // 2}") for rank in range(8)
+    ]
+    assert [group.ranks for group in timings.groups] == [(0, 2, 4, 6), (1, 3, 5, 7)]
+    (note,) = [note for note in reading.notes if note.kind is NoteKind.MIXED_RUNS]
+    assert "2 groups of processes" in note.text and "not the launcher's" in note.text
+    assert timings.source == "NCCL Inspector, ranks counted here"
+
+
+def test_ranks_of_such_groups_that_have_no_file_are_counted(tmp_path: Path) -> None:
+    reading = read(*write_parallel(tmp_path / "a")[:-1])
+    assert only(reading).world_size == 8
+    (note,) = [note for note in reading.notes if note.kind is NoteKind.MISSING_RANKS]
+    assert "1 of 8 ranks" in note.text
+
+
+def test_half_of_the_files_make_no_communicator_the_one_of_all(tmp_path: Path) -> None:
+    timings = only(read(*write_parallel(tmp_path / "a")[:4]))
+    assert [(place.rank, place.host) for place in timings.places] == [
+        (rank, f"node-{rank // 2}") for rank in range(4)
+    ]
+    assert timings.world_size == 8
+
+
+def test_restarts_of_such_groups_stay_apart(tmp_path: Path) -> None:
+    paths = write_parallel(tmp_path / "a")
+    paths += write_parallel(tmp_path / "b", dumped_us=DUMP_US + 10**8, start_pid=5000)
+    reading = read(*paths)
+    assert [len(timings.places) for timings in reading.collectives] == [8, 8]
+    assert NoteKind.RESTARTED in kinds(reading)
+
+
+def test_jobs_whose_communicators_are_named_as_those_of_all_ranks_keep_their_numbers(tmp_path: Path) -> None:
+    first = write_parallel(tmp_path / "a", parts=1, name="default_pg:")
+    second = write_parallel(
+        tmp_path / "b", parts=1, dumped_us=DUMP_US + 1, start_pid=5000, name="default_pg:"
+    )
+    reading = read(*first, *second)
+    assert [[place.rank for place in timings.places] for timings in reading.collectives] == [[0, 1, 2, 3]] * 2
+    (note,) = [note for note in reading.notes if note.kind is NoteKind.MIXED_RUNS]
+    assert "several jobs" in note.text
+
+
+def test_ranks_of_one_host_late_in_parallel_groups_are_their_host(tmp_path: Path) -> None:
+    """Ranks 4 to 7 wait for one of them where nothing was recorded: their number in each communicator is 1."""
+    late = dict.fromkeys(range(4, 8), 2000)
+    facts = analyse(read(*write_parallel(tmp_path / "a", parts=4, size=8, steps=100, late_us=late)))
+    (judged,) = facts.judged
+    assert [host.host for host in judged.judgement.hosts] == ["node-1"]
+    assert {each.rank for each in judged.judgement.suspects} <= {4, 5, 6, 7}
+
+
+def test_a_rank_that_is_late_in_one_of_parallel_groups_alone_is_told_with_its_host(tmp_path: Path) -> None:
+    facts = analyse(read(*write_parallel(tmp_path / "a", parts=4, size=8, steps=100, late_us={5: 2000})))
+    (judged,) = facts.judged
+    assert [judged.timings.places[each.row].host for each in judged.judgement.accused] == ["node-1"]
+    assert [each.rank for each in judged.judgement.accused] == [5]
 
 
 def test_a_file_without_collectives_is_refused_in_words(tmp_path: Path) -> None:

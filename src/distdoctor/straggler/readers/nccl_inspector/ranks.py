@@ -4,15 +4,20 @@ Processes that share communicators, directly or through others, are one run. The
 there is one, numbers them as the job does. Without one (a world communicator that carries less than 8 KiB at a time is
 not recorded) processes are numbered here: PyTorch sorts the ranks of a group, so the order inside each communicator
 is that of global ranks; hosts by name and processes by id break ties.
+
+Groups of processes at the same time that share no communicator may be parts of one job, such as data parallel groups
+whose tensor parallel ones were not recorded. Then rank 1 of a communicator is not the job's rank 1. So they are one
+run, numbered here, unless the communicator of a group is named as that of all ranks.
 """
 
 from __future__ import annotations
 
 import heapq
+import math
 import re
 from collections import defaultdict
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TypeVar
 
@@ -22,6 +27,10 @@ _Item = TypeVar("_Item", bound=Hashable)
 
 # What PyTorch and others call the communicator of all ranks.
 _DEFAULT_NAMES = ("default_pg", "world", "0")
+
+# Processes are gone for longer than this before a restarted job records its first collectives: it starts, meets and
+# builds its model. Our own bound.
+RESTART_US = 10e6
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -45,6 +54,8 @@ class Run:
     num_processes: int
     is_numbered_here: bool
     """No communicator holds all processes: ranks are not the job's."""
+    num_parts: int = 1
+    """Groups of processes that share no communicator."""
     contradicted_by: str | None = None
     """A communicator of the same size that numbers the processes differently."""
     first_us: float | None = None
@@ -54,9 +65,11 @@ class Run:
 def find_runs(records: Records) -> list[Run]:
     """The runs in `records`, the largest first, equal ones in order of time."""
     processes = _processes(records.members)
-    runs = []
-    for indexes in _connected(records.members, processes):
-        runs.append(_run(records, indexes, processes))
+    parts = [_part(records, indexes, processes) for indexes in _connected(records.members, processes)]
+    runs = [
+        _joined(records, together, processes) if len(together) > 1 else together[0].run
+        for together in _at_once(parts)
+    ]
     return sorted(runs, key=lambda run: (-run.num_processes, run.first_us or 0.0))
 
 
@@ -99,31 +112,104 @@ def _connected(members: list[Member], processes: list[Process]) -> list[list[int
     return list(groups.values())
 
 
-def _run(records: Records, indexes: list[int], processes: list[Process]) -> Run:
-    members = records.members
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Members that belong together, and what they look like as a run of their own."""
+
+    indexes: list[int]
+    run: Run
+    is_whole: bool
+    """A whole job: its communicator is named as that of all ranks, or one process drives several GPUs."""
+
+
+def _at_once(parts: list[_Part]) -> list[list[_Part]]:
+    """Parts that may belong to one job: none is a whole one by name, and no restart lies between them."""
+    found = [[part] for part in parts if part.is_whole]
+    open_parts = [part for part in parts if not part.is_whole]
+    timed = [part for part in open_parts if part.run.first_us is not None]
+    timed.sort(key=lambda part: part.run.first_us or 0.0)
+    untimed = [part for part in open_parts if part.run.first_us is None]
+    last_us = -math.inf
+    together: list[list[_Part]] = []
+    for part in timed:
+        if not together or (part.run.first_us or 0.0) > last_us + RESTART_US:
+            together.append([])
+        together[-1].append(part)
+        last_us = max(last_us, part.run.last_us or 0.0)
+    # Without a time of day nothing says that they ran one after another.
+    if untimed and len(together) == 1:
+        together[0] += untimed
+    elif untimed:
+        together.append(untimed)
+    return found + together
+
+
+def _joined(records: Records, parts: list[_Part], processes: list[Process]) -> Run:
+    """One run of parts whose ranks in the job nobody tells."""
+    indexes = [index for part in parts for index in part.indexes]
+    num_expected = sum(part.run.world_size or part.run.num_processes for part in parts)
+    run = _numbered_here(records, indexes, processes)
+    # Ranks of these communicators that have no file are of the job too.
+    lacks_some = num_expected > run.num_processes
+    return replace(run, num_parts=len(parts), world_size=num_expected if lacks_some else None)
+
+
+def _numbered_here(records: Records, indexes: list[int], processes: list[Process]) -> Run:
+    comms = _comms(records.members, indexes, processes)
+    everybody = {processes[index] for index in indexes}
+    first_us, last_us = _span(records, everybody)
+    rank_of = {process: rank for rank, process in enumerate(_in_order(everybody, comms.values()))}
+    # A process that drives several GPUs has no one rank.
+    several = _several(comms)
+    ranks = {index: rank_of[processes[index]] for index in indexes if processes[index] not in several}
+    return Run(
+        ranks=ranks,
+        places={rank_of[process]: process for process in everybody if process not in several},
+        world_size=None,
+        num_processes=len(everybody),
+        is_numbered_here=True,
+        first_us=first_us,
+        last_us=last_us,
+    )
+
+
+def _comms(
+    members: list[Member], indexes: list[int], processes: list[Process]
+) -> dict[str, dict[int, Process]]:
+    """Who has which rank in each communicator."""
     comms: dict[str, dict[int, Process]] = defaultdict(dict)
-    sizes: dict[str, int] = {}
     for index in indexes:
-        member = members[index]
-        comms[member.comm][member.rank] = processes[index]
-        sizes[member.comm] = member.num_ranks
+        comms[members[index].comm][members[index].rank] = processes[index]
+    return comms
+
+
+def _part(records: Records, indexes: list[int], processes: list[Process]) -> _Part:
+    members = records.members
+    comms = _comms(members, indexes, processes)
+    sizes = {members[index].comm: members[index].num_ranks for index in indexes}
     everybody = {processes[index] for index in indexes}
     world = _world(comms, sizes, everybody, records.comm_names)
-    first_us, last_us = _span(records, everybody)
     if world is None:
-        rank_of = {process: rank for rank, process in enumerate(_in_order(everybody, comms.values()))}
-        # A process that drives several GPUs has no one rank.
-        several = _several(comms)
-        ranks = {index: rank_of[processes[index]] for index in indexes if processes[index] not in several}
-        return Run(
-            ranks=ranks,
-            places={rank_of[process]: process for process in everybody if process not in several},
-            world_size=None,
-            num_processes=len(everybody),
-            is_numbered_here=True,
-            first_us=first_us,
-            last_us=last_us,
-        )
+        return _Part(indexes, _numbered_here(records, indexes, processes), is_whole=False)
+    is_whole = _is_named_world(records.comm_names.get(world, "")) or bool(_several(comms))
+    return _Part(
+        indexes, _run(records, indexes, processes, comms=comms, sizes=sizes, world=world), is_whole=is_whole
+    )
+
+
+def _run(
+    records: Records,
+    indexes: list[int],
+    processes: list[Process],
+    *,
+    comms: dict[str, dict[int, Process]],
+    sizes: dict[str, int],
+    world: str,
+) -> Run:
+    """The run as its communicator of all ranks numbers it."""
+    members = records.members
+    everybody = {processes[index] for index in indexes}
+    first_us, last_us = _span(records, everybody)
     seats = comms[world]
     only: dict[Process, int | None] = {}
     for rank, process in seats.items():
@@ -165,11 +251,15 @@ def _world(
         found,
         key=lambda comm: (
             -len(set(comms[comm].values())),
-            not any(word in names.get(comm, "").lower().split(":") for word in _DEFAULT_NAMES),
+            not _is_named_world(names.get(comm, "")),
             _host_changes(comms[comm]),
             comm,
         ),
     )
+
+
+def _is_named_world(name: str) -> bool:
+    return any(word in _DEFAULT_NAMES for word in name.lower().split(":"))
 
 
 def _host_changes(seats: dict[int, Process]) -> int:

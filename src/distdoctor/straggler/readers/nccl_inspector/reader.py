@@ -112,7 +112,9 @@ def _columns_of_runs(records: Records, runs: list[Run]) -> list[Columns]:
 
 def _notes_on_run(run: Run, num_twice: int, num_unplaced: int) -> list[Note]:
     notes = []
-    if run.is_numbered_here and run.num_processes > 1:
+    if run.num_parts > 1:
+        notes += _notes_on_parts(run)
+    elif run.is_numbered_here and run.num_processes > 1:
         notes.append(
             Note(
                 kind=NoteKind.LIMITED,
@@ -129,7 +131,8 @@ def _notes_on_run(run: Run, num_twice: int, num_unplaced: int) -> list[Note]:
                 f"{run.contradicted_by} numbers otherwise may have another rank in the launcher's count",
             )
         )
-    notes += missing_ranks(run.places, run.world_size, what="record")
+    if run.num_parts == 1:
+        notes += missing_ranks(run.places, run.world_size, what="record")
     if num_twice:
         notes.append(
             Note(
@@ -147,6 +150,29 @@ def _notes_on_run(run: Run, num_twice: int, num_unplaced: int) -> list[Note]:
     return notes
 
 
+def _notes_on_parts(run: Run) -> list[Note]:
+    notes = [
+        Note(
+            kind=NoteKind.MIXED_RUNS,
+            text=f"{run.num_parts} groups of processes at the same time share no communicator: one job whose other "
+            "communicators are not in these files, or several jobs. Their ranks are counted here, by host and process "
+            "id, and are not the launcher's; who is late is told inside each group, and of several late ranks of a host "
+            "it cannot be told which one the others waited for",
+            how="hosts are right; NCCL_INSPECTOR_DUMP_MIN_SIZE_BYTES=0 records the other communicators too",
+        )
+    ]
+    if run.world_size is not None:
+        notes.append(
+            Note(
+                kind=NoteKind.MISSING_RANKS,
+                text=f"{run.world_size - run.num_processes} of {run.world_size} ranks of these communicators have no "
+                "record here",
+                how="give the files of all ranks; who is not seen cannot be ruled out",
+            )
+        )
+    return notes
+
+
 def _note_on_runs(runs: list[Run]) -> Note:
     by_time = sorted((run for run in runs if run.first_us is not None), key=lambda run: run.first_us or 0.0)
     apart = len(by_time) == len(runs) and all(
@@ -159,8 +185,8 @@ def _note_on_runs(runs: list[Run]) -> Note:
         )
     return Note(
         kind=NoteKind.MIXED_RUNS,
-        text=f"{len(runs)} groups of processes share no communicator: several jobs, or a job whose communicator of all "
-        "ranks is not in these files; each is judged by itself, with its own rank numbers",
+        text=f"{len(runs)} runs that share no communicator, not one after another: several jobs; each is judged by "
+        "itself, with its own rank numbers",
     )
 
 

@@ -13,6 +13,8 @@ from distdoctor.straggler.readers.nccl_inspector.ranks import Run
 from distdoctor.straggler.readers.nccl_inspector.records import Records
 
 SOURCE = "NCCL Inspector"
+COUNTED_HERE = "NCCL Inspector, ranks counted here"
+"""Beside each number of a rank that the launcher may have given to another process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +90,7 @@ def timings_of(records: Records, run: Run, columns: Columns) -> tuple[Collective
     if not len(columns.member):
         return None, 0, num_unplaced
     timings = CollectiveTimings(
-        source=SOURCE,
+        source=COUNTED_HERE if run.num_parts > 1 else SOURCE,
         places=tuple(
             Place(rank=rank, host=process.host or None) for rank, process in sorted(run.places.items())
         ),
