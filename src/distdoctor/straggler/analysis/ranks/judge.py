@@ -38,10 +38,10 @@ def judge(timings: StepTimings) -> Judgement | None:
     if own_time is None:
         return None
     untold = _untold_share(timings, own_time)
-    even = own_time.basis is Basis.SECTIONS and parts_even_out(
-        [timings.sections[section] for section in own_time.own_sections]
-    )
-    first = replace(look_at(timings, own_time), untold=untold, parts_even_out=even)
+    first = replace(look_at(timings, own_time), untold=untold)
+    if first.basis is Basis.SECTIONS and not first.accused and not first.hosts:
+        parts = (timings.sections[section] for section in first.own_sections)
+        first = replace(first, parts_even_out=parts_even_out(parts))
     whole = whole_own_time_of(timings) if untold is not None and untold < MAX_UNTOLD else None
     if whole is None:
         return _by_walls(timings, first)
