@@ -58,3 +58,27 @@ def test_a_rank_that_ran_on_two_hosts_is_named_without_a_host(tmp_path: Path) ->
     (culprit,) = [each for each in report.culprits if each.role == "culprit"]
     assert (culprit.rank, culprit.host) == (2, None)
     assert "rows of rank 2 name several hosts" in str(report)
+
+
+@pytest.mark.parametrize(("num_epochs", "slow_in"), [(3, 0), (5, 1)])
+def test_a_rank_that_was_slow_in_an_earlier_epoch_is_not_cleared_by_the_last_one(
+    tmp_path: Path, num_epochs: int, slow_in: int
+) -> None:
+    parts = []
+    for epoch in range(num_epochs):
+        write(tmp_path / f"{epoch}.csv", [1, 1.3 if epoch == slow_in else 1, 1, 1])
+        parts.append((tmp_path / f"{epoch}.csv").read_text().partition("\n")[2])
+    table = tmp_path / "epochs.csv"
+    table.write_text("step,rank,compute_ms,wait_ms\n" + "".join(parts))
+    report = told([table])
+    assert report.verdict.cause_class == "inconclusive"
+    assert "told again with the same steps" in report.verdict.summary
+
+
+def test_a_restart_that_repeats_few_steps_clears_as_before(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.csv", tmp_path / "b.csv"
+    write(first, [1, 1, 1, 1])
+    write(second, [1, 1, 1, 1], first_step=90)
+    table = tmp_path / "restarted.csv"
+    table.write_text(first.read_text() + second.read_text().partition("\n")[2])
+    assert told([table]).verdict.cause_class == "none"

@@ -25,6 +25,10 @@ _ALL_RANKS = "give the files of all ranks"
 # From this share of the threshold on a rank is neither accused nor cleared. Our own choice.
 NEAR = 0.85
 
+# A restart repeats some steps; where more of all rows than this were replaced by later ones, steps are counted anew in each
+# epoch or job, and a rank that was slow in an earlier one does not show. Our own threshold.
+MAX_TOLD_AGAIN = 0.2
+
 # Ranks that differ by so many standard errors of one rank differ by themselves, and not by noise. Our own threshold.
 _MUCH_SPREAD = 3.0
 
@@ -106,6 +110,11 @@ def why_silence_says_nothing(judged: Judged) -> tuple[str, str | None] | None:
         )
     if judgement.standout is not None and not judgement.accused and not judgement.hosts:
         return _standing_out(judged, judgement.standout)
+    if timings.told_again > MAX_TOLD_AGAIN and not judgement.accused and not judgement.hosts:
+        return (
+            f"{percent(timings.told_again)} of the rows were told again with the same {judged.unit}s, and only the last count",
+            f"count {judged.unit}s on over epochs and jobs, or give one of them",
+        )
     near = _near(judged)
     if near is not None and not judgement.accused and not judgement.hosts:
         return near, f"record more steps: {RECORD}"

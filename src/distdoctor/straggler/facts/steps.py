@@ -34,6 +34,8 @@ class StepTimings:
     """When each step began, seconds since 1970 UTC, shape (steps,); NaN where not known."""
     world_size: int | None = None
     """As the evidence says; None: not said. More than there are places: ranks are missing."""
+    told_again: float = 0.0
+    """Share of all rows that later rows of the same rank and step took the place of."""
 
     @property
     def num_ranks(self) -> int:

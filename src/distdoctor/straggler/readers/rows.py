@@ -115,6 +115,8 @@ class StepRows:
             sections=sections,
             started_s=_started(list(joined.values()), steps),
             world_size=world_size,
+            told_again=sum(each.num_again for each in joined.values())
+            / sum(self._ranks[rank].num_rows for rank in ranks),
         )
         return timings, tuple(self._notes)
 
