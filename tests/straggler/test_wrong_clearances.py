@@ -183,3 +183,12 @@ def test_a_stall_is_not_the_headline_where_a_rank_is_accused() -> None:
     report = report_of(own_and_wait(own))
     assert "rank 3" in report.verdict.title
     assert [each.severity for each in report.findings if each.id == "straggler-stall"] == [Severity.INFO]
+
+
+def test_two_slow_ranks_that_differ_from_step_to_step_are_no_rotation() -> None:
+    """Of four ranks two take far longer, each with noise that is large beside what the other two take."""
+    own = work(4, 40, noise=0.05)
+    own[[1, 2]] *= np.random.default_rng(3).lognormal(3, 0.3, (2, 40))
+    report = report_of(own_and_wait(own))
+    assert report.verdict.cause_class == "inconclusive"
+    assert not [each for each in report.findings if each.id == "straggler-data-imbalance"]

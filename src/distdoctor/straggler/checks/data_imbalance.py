@@ -46,6 +46,10 @@ def _outcome(judged: Judged) -> Outcome:
         return not_seen("own times are not in the evidence")
     if judgement.num_steps < MIN_STEPS:
         return not_seen(f"{judged.units}: too few to see whether the slowest rank changes")
+    if judgement.kinds is not None or judgement.pattern is not None:
+        return not_seen(
+            "ranks are of several kinds, so that the slowest one of a step may only be one of the slower kind"
+        )
     if (
         rotation.excess < MIN_EXCESS
         or not _is_no_jitter(judged, rotation.excess)
