@@ -102,6 +102,18 @@ class Panel:
         inside = (index >= 0) & (index < len(self.active))
         return np.asarray(inside & self.active[np.clip(index, 0, len(self.active) - 1)])
 
+    def bins_from(self, from_s: float | None) -> NDArray[np.bool_]:
+        """(bins,): begins at this time or later; None: all."""
+        begins = self.begin_s + self.width_s * np.arange(len(self.active))
+        return np.asarray(begins >= from_s) if from_s is not None else np.ones(len(begins), dtype=bool)
+
+    def while_active(self, times_s: Floats, values: Floats, from_s: float | None) -> tuple[Floats, Floats]:
+        """Of one series the samples while the job runs, from a time on."""
+        keep = self.is_active_at(times_s)
+        if from_s is not None:
+            keep &= times_s >= from_s
+        return times_s[keep], values[keep]
+
 
 def gpus_of(telemetry: Iterable[Telemetry]) -> tuple[list[OneGpu], int]:
     """GPUs with their sound samples, and how many samples were broken."""

@@ -6,10 +6,6 @@ one that waits is how much of it is active, and so its power. Without step times
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,9 +17,18 @@ from distdoctor.straggler.analysis.telemetry.alike import (
     two_clock_groups,
 )
 from distdoctor.straggler.analysis.telemetry.counter_growth import growth
-from distdoctor.straggler.analysis.telemetry.gpu_panel import OneGpu, Panel
+from distdoctor.straggler.analysis.telemetry.gpu_panel import Panel
 from distdoctor.straggler.analysis.telemetry.job_time import LIGHT_UTILISATION, MIN_BINS, MIN_GPUS
+from distdoctor.straggler.analysis.telemetry.oddity import (
+    FLOORS,
+    ODD_SHARE,
+    TEMPERATURE_FLOOR_C,
+    CommonReason,
+    Oddity,
+    Sign,
+)
 from distdoctor.straggler.analysis.telemetry.others import others_of, relative_to_others
+from distdoctor.straggler.analysis.telemetry.throttle_reasons import odd_reasons
 from distdoctor.straggler.analysis.telemetry.xids import xids_that_came_up
 from distdoctor.straggler.facts.telemetry import Metric
 
@@ -31,43 +36,6 @@ from distdoctor.straggler.facts.telemetry import Metric
 # the time by half the floor. Our own thresholds.
 ODD_SCALES = 5.0
 LASTING_SHARE = 0.8
-# At most this share of the GPUs may be the odd ones; more are a group with other work, or the way the job runs.
-ODD_SHARE = 0.25
-
-# GPUs of one model differ: clocks at the same power limit by up to 8 % in published studies of fleets ("Not All GPUs
-# Are Created Equal", SC 2022). Beyond that: our own thresholds.
-FLOORS: Mapping[Metric, float] = {
-    Metric.SM_CLOCK: 0.10,
-    Metric.POWER: 0.15,
-    Metric.SM_ACTIVE: 0.15,
-    Metric.TENSOR_ACTIVE: 0.15,
-}
-TEMPERATURE_FLOOR_C = 10.0
-
-# nvml.h, clocks event reasons. Those that are settings (idle 0x1, application clocks 0x2, display 0x100) are left out.
-REASONS: Mapping[str, int] = {
-    "HW power brake": 0x80,
-    "HW thermal slowdown": 0x40,
-    "HW slowdown": 0x8,
-    "SW thermal slowdown": 0x20,
-    "SW power cap": 0x4,
-    "sync boost": 0x10,
-}
-BY_HARDWARE = frozenset(("HW power brake", "HW thermal slowdown", "HW slowdown"))
-# nvml.h: set with each of the two others as well.
-GENERAL = "HW slowdown"
-# Faults whatever the GPU does; the others come and go with its work.
-FAULTS = BY_HARDWARE | {"SW thermal slowdown"}
-
-# A reason lasts when it is there in this share of the samples under load, and in so many of them. Our own thresholds.
-REASON_SHARE = 0.25
-REASON_SAMPLES = 10
-# Hardware that holds back one GPU and none of its peers tells something much sooner. Our own thresholds.
-RARE_SHARE = 0.05
-RARE_PEERS = 0.01
-# It is odd on at most this share of the GPUs: on more it is how they all run.
-REASON_ODD_SHARE = 0.5
-
 # Held back in this share of the time, and by so much more than the peers. Our own thresholds.
 HELD_BACK_SHARE = 0.05
 HELD_BACK_MORE = {Metric.THERMAL_VIOLATION: 0.05, Metric.POWER_VIOLATION: 0.2}
@@ -77,57 +45,13 @@ MIN_ERRORS = 10
 ERRORS_TIMES = 10
 
 
-class Sign(Enum):
-    """What is unlike the others."""
-
-    THROTTLED = "throttled"
-    POWER_CAPPED = "power capped"
-    SYNC_BOOST = "sync boost"
-    HELD_BY_HEAT = "held back by heat"
-    LOW_CLOCK = "low clock"
-    HELD_BY_POWER = "held back by power"
-    HOT = "hot"
-    WORKS_MORE = "works while others wait"
-    WORKS_LESS = "works less"
-    IDLE = "idle"
-    LINK_ERRORS = "link errors"
-    XID = "Xid"
-    ROW_REMAP = "row remapping failed"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Oddity:
-    """One GPU in one respect."""
-
-    sign: Sign
-    row: int
-    """Of the panel."""
-    value: float
-    """In the unit of the metric; of reasons and of being held back a share of the time from 0 to 1."""
-    peers: float
-    """The median of the others."""
-    metric: Metric
-    share: float | None = None
-    """In which share of the time."""
-    reason: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommonReason:
-    """A throttle reason that so many GPUs have that it tells none from the others."""
-
-    reason: str
-    num_gpus: int
-    of: int
-
-
 def odd_gpus(panel: Panel, *, from_s: float | None = None) -> tuple[list[Oddity], list[CommonReason]]:
     """GPUs that are unlike the others, worst sign first. Only what was recorded from `from_s` on counts, if given.
 
     Comparisons need `enough(panel)`; reasons, Xids and failed row remaps are told of any GPU.
     """
-    working = panel.working & _after(panel, from_s)
-    reasons, common = _reasons(panel, from_s)
+    working = panel.working & panel.bins_from(from_s)
+    reasons, common = odd_reasons(panel, from_s)
     found = [*reasons, *_errors(panel, from_s), *_faults(panel, from_s), *_idle(panel)]
     if enough(panel, from_s=from_s) is None:
         found += _held_back(panel, from_s)
@@ -150,17 +74,12 @@ def enough(panel: Panel, *, from_s: float | None = None) -> str | None:
         return f"{model}: no GPU is under load in this time"
     if num < MIN_GPUS:
         return f"{model}: {num} GPU{'s' if num > 1 else ''} under load, {MIN_GPUS} are needed to tell which is unlike the others"
-    bins = int(np.sum(panel.working[panel.belongs].sum(axis=0)[_after(panel, from_s)] >= MIN_GPUS))
+    bins = int(np.sum(panel.working[panel.belongs].sum(axis=0)[panel.bins_from(from_s)] >= MIN_GPUS))
     if bins < MIN_BINS:
         return (
             f"{model}: samples of {bins} stretches of {panel.width_s:.0f} s under load, {MIN_BINS} are needed"
         )
     return None
-
-
-def _after(panel: Panel, from_s: float | None) -> NDArray[np.bool_]:
-    begins = panel.begin_s + panel.width_s * np.arange(len(panel.active))
-    return np.asarray(begins >= from_s) if from_s is not None else np.ones(len(begins), dtype=bool)
 
 
 def _odd_rows(ratio: NDArray[np.float32], floor: float, sign: int) -> list[tuple[int, float, float]]:
@@ -233,61 +152,9 @@ def _hot(panel: Panel, working: NDArray[np.bool_]) -> list[Oddity]:
     ]
 
 
-def _reasons(panel: Panel, from_s: float | None) -> tuple[list[Oddity], list[CommonReason]]:
-    """Reasons that last on few GPUs, and those that last on many."""
-    shares: dict[str, dict[int, float]] = {name: {} for name in REASONS}
-    counts: dict[str, dict[int, int]] = {name: {} for name in REASONS}
-    lasting: dict[str, set[int]] = {name: set() for name in REASONS}
-    for row, one in enumerate(panel.gpus):
-        masks = _under_load(panel, one, Metric.THROTTLE_REASONS, from_s)[1].astype(np.int64)
-        if not len(masks) or panel.idle[row]:
-            continue
-        for name, bit in REASONS.items():
-            # What is no fault by itself is told of GPUs that work.
-            if name not in FAULTS and not (panel.belongs[row] and panel.load_known):
-                continue
-            count = int(np.sum((masks & bit) != 0))
-            shares[name][row], counts[name][row] = count / len(masks), count
-            if count >= REASON_SAMPLES and count >= REASON_SHARE * len(masks):
-                lasting[name].add(row)
-    found, common = [], []
-    for name, rows in lasting.items():
-        told = shares[name]
-        if len(rows) > REASON_ODD_SHARE * len(told) and len(told) > 1:
-            common.append(CommonReason(reason=name, num_gpus=len(rows), of=len(told)))
-            continue
-        rare = _rare(told, counts[name]) if name in BY_HARDWARE else set()
-        found += [_reason(name, row, told) for row in sorted(rows | rare)]
-    specific = {each.reason for each in common if each.reason in BY_HARDWARE} - {GENERAL}
-    return found, [each for each in common if each.reason != GENERAL or not specific]
-
-
-def _rare(shares: Mapping[int, float], counts: Mapping[int, int]) -> set[int]:
-    """GPUs that have a reason now and then which nearly none of the others has."""
-    rows = {row for row, share in shares.items() if share >= RARE_SHARE and counts[row] >= REASON_SAMPLES}
-    others = [share for row, share in shares.items() if row not in rows]
-    is_odd = len(shares) >= MIN_GPUS and len(rows) <= ODD_SHARE * len(shares)
-    return rows if is_odd and np.median(others) <= RARE_PEERS else set()
-
-
-def reasons_that_differ(panel: Panel, from_s: float | None) -> dict[str, tuple[float, float]]:
-    """Reasons that some GPUs under load have more often than others: the least and the largest share of samples."""
-    shares: dict[str, list[float]] = {name: [] for name in REASONS}
-    for row in np.flatnonzero(panel.belongs):
-        masks = _under_load(panel, panel.gpus[row], Metric.THROTTLE_REASONS, from_s)[1].astype(np.int64)
-        if len(masks):
-            for name, bit in REASONS.items():
-                shares[name].append(float(np.mean((masks & bit) != 0)))
-    return {
-        name: (min(told), max(told))
-        for name, told in shares.items()
-        if told and max(told) - min(told) >= RARE_SHARE
-    }
-
-
 def levels(panel: Panel, from_s: float | None) -> dict[Metric, Levels]:
     """How far the GPUs under load are apart in what is compared."""
-    working = panel.working & _after(panel, from_s)
+    working = panel.working & panel.bins_from(from_s)
     return levels_of(panel, working, FLOORS, {Metric.TEMPERATURE: TEMPERATURE_FLOOR_C})
 
 
@@ -295,41 +162,7 @@ def clock_groups(panel: Panel, from_s: float | None) -> TwoGroups | None:
     """GPUs under load in two groups by their clock, where they can be compared."""
     if enough(panel, from_s=from_s) is not None:
         return None
-    return two_clock_groups(panel, panel.working & _after(panel, from_s))
-
-
-def _reason(name: str, row: int, shares: Mapping[int, float]) -> Oddity:
-    others = [share for other, share in shares.items() if other != row]
-    return Oddity(
-        sign=_sign_of(name),
-        row=row,
-        value=shares[row],
-        peers=float(np.median(others)) if others else float("nan"),
-        metric=Metric.THROTTLE_REASONS,
-        share=shares[row],
-        reason=name,
-    )
-
-
-def _sign_of(reason: str) -> Sign:
-    if reason == "SW power cap":
-        return Sign.POWER_CAPPED
-    return Sign.SYNC_BOOST if reason == "sync boost" else Sign.THROTTLED
-
-
-def _under_load(
-    panel: Panel, one: OneGpu, metric: Metric, from_s: float | None
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    return _while_active(panel, *one.samples.get(metric, (np.empty(0), np.empty(0))), from_s)
-
-
-def _while_active(
-    panel: Panel, times: NDArray[np.float64], values: NDArray[np.float64], from_s: float | None
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    keep = panel.is_active_at(times)
-    if from_s is not None:
-        keep &= times >= from_s
-    return times[keep], values[keep]
+    return two_clock_groups(panel, panel.working & panel.bins_from(from_s))
 
 
 def _growths(panel: Panel, metric: Metric, from_s: float | None) -> dict[int, list[tuple[float, float]]]:
@@ -337,7 +170,7 @@ def _growths(panel: Panel, metric: Metric, from_s: float | None) -> dict[int, li
     told: dict[int, list[tuple[float, float]]] = {}
     for row in np.flatnonzero(panel.belongs):
         counters = panel.gpus[row].counters.get(metric, [])
-        grown = [growth(*_while_active(panel, *counter, from_s)) for counter in counters]
+        grown = [growth(*panel.while_active(*counter, from_s)) for counter in counters]
         if any(seconds > 0 for _, seconds in grown):
             told[int(row)] = [(count, seconds) for count, seconds in grown if seconds > 0]
     return told
@@ -423,51 +256,3 @@ def _idle(panel: Panel) -> list[Oddity]:
             sign = Sign.IDLE if nothing else Sign.WORKS_LESS
             found.append(Oddity(sign=sign, row=int(row), value=value, peers=peers, metric=Metric.UTILISATION))
     return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """What a GPU did before and after a time, as a share of what the others did; both are medians."""
-
-    row: int
-    metric: Metric
-    before: float
-    """0.99: 1 % less than the others."""
-    after: float
-
-
-def changes(panel: Panel, around_s: float, metrics: Sequence[Metric] = tuple(FLOORS)) -> list[Change]:
-    """GPUs that were like the others and no longer are, or the reverse; needs `MIN_BINS` on both sides."""
-    after = _after(panel, around_s)
-    found = []
-    for metric in metrics:
-        table = panel.values.get(metric)
-        if table is None:
-            continue
-        ratio = relative_to_others(table, panel.working)
-        before_enough = np.sum(~np.isnan(ratio[:, ~after]), axis=1) >= MIN_BINS
-        after_enough = np.sum(~np.isnan(ratio[:, after]), axis=1) >= MIN_BINS
-        first, second = row_medians(ratio[:, ~after]), row_medians(ratio[:, after])
-        for row in np.flatnonzero(before_enough & after_enough):
-            if abs(float(second[row]) / float(first[row]) - 1) >= FLOORS[metric]:
-                found.append(
-                    Change(row=int(row), metric=metric, before=float(first[row]), after=float(second[row]))
-                )
-    return found
-
-
-def common_change(panel: Panel, around_s: float, metric: Metric) -> tuple[float, float] | None:
-    """Median of all working GPUs before and after; None when too little was recorded on a side."""
-    table = panel.values.get(metric)
-    if table is None:
-        return None
-    block = np.where(panel.working, table, np.float32(np.nan))
-    after = _after(panel, around_s)
-    sides = []
-    for side in (~after, after):
-        per_bin = row_medians(np.ascontiguousarray(block[:, side].T).astype(np.float32))
-        seen = per_bin[np.isfinite(per_bin)]
-        if len(seen) < MIN_BINS:
-            return None
-        sides.append(float(np.median(seen)))
-    return sides[0], sides[1]

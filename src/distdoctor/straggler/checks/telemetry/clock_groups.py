@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from distdoctor.report.checking import Found
@@ -35,7 +36,7 @@ def two_groups_finding(panel: Panel, groups: TwoGroups, source: str) -> Found:
         )
     ]
     for name, share in (("power", groups.slow_power), ("SM activity", groups.slow_activity)):
-        if share == share:  # noqa: PLR0124 - NaN: not recorded
+        if not math.isnan(share):
             evidence.append(Evidence(text=f"their {name} is {share:.0%} of the others'", source=source))
     return Found(
         key="two groups:clock",

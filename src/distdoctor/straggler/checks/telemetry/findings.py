@@ -9,24 +9,13 @@ import numpy as np
 from distdoctor.report.checking import Found, NotSeen, Outcome, Passed, Unread
 from distdoctor.report.model import Action, Confidence, Evidence, Fault, Scope, Severity, SkipCause, Team
 from distdoctor.straggler.analysis.telemetry.alike import ODD_TIME_SHARE
+from distdoctor.straggler.analysis.telemetry.before_and_after import Change, changes, common_change
 from distdoctor.straggler.analysis.telemetry.gone import gone_gpus
 from distdoctor.straggler.analysis.telemetry.gpu_panel import OneGpu, Panel, gpus_of, panels_of
 from distdoctor.straggler.analysis.telemetry.job_time import MIN_GPUS
-from distdoctor.straggler.analysis.telemetry.unlike_gpus import (
-    BY_HARDWARE,
-    FLOORS,
-    Change,
-    CommonReason,
-    Oddity,
-    Sign,
-    changes,
-    clock_groups,
-    common_change,
-    enough,
-    levels,
-    odd_gpus,
-    reasons_that_differ,
-)
+from distdoctor.straggler.analysis.telemetry.oddity import FLOORS, CommonReason, Oddity, Sign
+from distdoctor.straggler.analysis.telemetry.throttle_reasons import BY_HARDWARE, reasons_that_differ
+from distdoctor.straggler.analysis.telemetry.unlike_gpus import clock_groups, enough, levels, odd_gpus
 from distdoctor.straggler.checks.telemetry import words
 from distdoctor.straggler.checks.telemetry.clock_groups import two_groups_finding
 from distdoctor.straggler.checks.telemetry.gone import gone_findings

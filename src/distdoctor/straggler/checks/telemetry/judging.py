@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from distdoctor.report.model import Confidence, Severity
 from distdoctor.straggler.analysis.peer_median import row_medians
 from distdoctor.straggler.analysis.telemetry.gpu_panel import Panel
-from distdoctor.straggler.analysis.telemetry.unlike_gpus import BY_HARDWARE, REASON_SHARE, Oddity, Sign
+from distdoctor.straggler.analysis.telemetry.oddity import Oddity, Sign
+from distdoctor.straggler.analysis.telemetry.throttle_reasons import BY_HARDWARE, REASON_SHARE
 from distdoctor.straggler.facts.telemetry import Metric
 
 # Xids that the application causes (NVIDIA's Xid catalogue: 13, 31, 43, 45, 68, 69): no fault of the GPU by themselves.

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 
 from distdoctor.report.model import Action, Evidence, GpuRef, Team
 from distdoctor.report.names import short_host
+from distdoctor.straggler.analysis.telemetry.before_and_after import Change
 from distdoctor.straggler.analysis.telemetry.gpu_panel import Panel
-from distdoctor.straggler.analysis.telemetry.unlike_gpus import Change, Oddity, Sign
+from distdoctor.straggler.analysis.telemetry.oddity import Oddity, Sign
 from distdoctor.straggler.checks.telemetry.judging import FRACTIONS, lasts
 from distdoctor.straggler.facts.telemetry import Metric
 from distdoctor.units import fold_ints
