@@ -192,3 +192,13 @@ def test_two_slow_ranks_that_differ_from_step_to_step_are_no_rotation() -> None:
     report = report_of(own_and_wait(own))
     assert report.verdict.cause_class == "inconclusive"
     assert not [each for each in report.findings if each.id == "straggler-data-imbalance"]
+
+
+def test_ranks_that_are_here_without_own_work_are_not_called_missing() -> None:
+    own = work(4, 60)
+    timings = own_and_wait(own)
+    timings.sections[Section.COMPUTE][2] = np.nan
+    report = report_of(timings)
+    assert report.verdict.cause_class == "inconclusive"
+    assert "of 1 of 4 ranks only waiting is told" in report.verdict.title
+    assert "files of all ranks" not in report.verdict.summary

@@ -66,6 +66,12 @@ def why_silence_says_nothing(judged: Judged) -> tuple[str, str | None] | None:
             RECORD,
         )
     alike = _most_alike(judged)
+    untold = _without_own_work(judged)
+    if alike < MIN_PEERS and 0 < untold < timings.num_ranks and timings.num_ranks >= MIN_PEERS:
+        return (
+            f"of {untold} of {timings.num_ranks} ranks only waiting is told, no own work apart from it",
+            f"time what lies between collectives: {RECORD}",
+        )
     if alike < MIN_PEERS:
         who = (
             "one rank only"
@@ -233,6 +239,14 @@ def _too_coarse(judged: Judged) -> tuple[str, str]:
             "compare only ranks that do the same work" if judgement.peers.known else tell_mesh(judged),
         )
     return f"too noisy: only a rank that is {limit} could be told", f"record more steps: {RECORD}"
+
+
+def _without_own_work(judged: Judged) -> int:
+    """Ranks that are here with their waiting alone."""
+    own_ms, wait_ms = judged.judgement.own_ms, judged.judgement.wait_ms
+    return (
+        0 if own_ms is None or wait_ms is None else int(np.sum(~np.isfinite(own_ms) & np.isfinite(wait_ms)))
+    )
 
 
 def _most_alike(judged: Judged) -> int:
